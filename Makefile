@@ -1,0 +1,51 @@
+# Each target sets up what it needs; `setup` is quick when nothing changed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PYTHONDONTWRITEBYTECODE =
+
+.PHONY: help setup demo test lint bench bench-full chaos docs clean
+
+help:
+	@echo "make demo        start a node, move a million records through it, show the figures"
+	@echo "make test        every check: lint, types, import contracts, tests"
+	@echo "make lint        ruff, mypy, import contracts"
+	@echo "make bench       the table of ratios beside Apache Kafka (needs Java and Maven; says so without)"
+	@echo "make bench-full  the full grid"
+	@echo "make chaos       kills, full disks, slow clients, at length"
+	@echo "make docs        the generated reference pages"
+
+setup: $(VENV)/.stamp
+
+$(VENV)/.stamp: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Barnabas needs Python 3.11 or newer: set PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "cannot make a virtual environment: apt-get install python3-venv"; exit 1; }
+	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: setup
+	@$(BIN)/python -m barnabas.cli.demo
+
+test: setup lint
+	@$(BIN)/python -m pytest
+
+lint: setup
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: setup
+	@$(BIN)/python -m bench
+
+bench-full: setup
+	@$(BIN)/python -m bench --full
+
+chaos: setup
+	@$(BIN)/python -m pytest tests/chaos --chaos=full
+
+docs: setup
+	@$(BIN)/python -m tools.make_config_page
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,0 +1,1 @@
+"""Barnabas: Apache Kafka's protocol and file formats, in Python."""
