@@ -1,0 +1,233 @@
+"""The record batch of magic 2: the unit that producers send, logs store and consumers fetch.
+
+A broker reads its header of 61 bytes and nothing else. The CRC covers everything from the attributes on, so that
+offset and leader epoch can be written into a batch without computing it again.
+
+    0  base offset            int64
+    8  length                 int32, of what follows
+    12 partition leader epoch int32
+    16 magic                  int8
+    17 CRC-32C                uint32
+    21 attributes             int16: codec (bits 0-2), log-append time (3), transactional (4), control (5),
+                                     delete horizon (6)
+    23 last offset delta      int32
+    27 base timestamp         int64, or the delete horizon
+    35 max timestamp          int64
+    43 producer id            int64
+    51 producer epoch         int16
+    53 base sequence          int32
+    57 record count           int32
+    61 records
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from crc32c import crc32c
+
+from barnabas.protocol.compression import Codec, compress
+from barnabas.protocol.errors import DecodeError, EncodeError
+from barnabas.protocol.record import NO_TIMESTAMP, Record, encode_records, offset_deltas
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from barnabas.protocol.varint import Buffer
+
+HEADER_SIZE = 61
+MAGIC = 2
+
+BASE_OFFSET_AT = 0
+LENGTH_AT = 8
+LEADER_EPOCH_AT = 12
+MAGIC_AT = 16
+CRC_AT = 17
+ATTRIBUTES_AT = 21
+LAST_OFFSET_DELTA_AT = 23
+BASE_TIMESTAMP_AT = 27
+MAX_TIMESTAMP_AT = 35
+PRODUCER_ID_AT = 43
+PRODUCER_EPOCH_AT = 51
+BASE_SEQUENCE_AT = 53
+RECORD_COUNT_AT = 57
+
+LENGTH_OVERHEAD = 12
+"""Base offset and length itself, which the length does not count."""
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME_FLAG = 0x08
+TRANSACTIONAL_FLAG = 0x10
+CONTROL_FLAG = 0x20
+DELETE_HORIZON_FLAG = 0x40
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_LEADER_EPOCH = -1
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+_CRC = struct.Struct(">I")
+assert HEADER.size == HEADER_SIZE
+assert ATTRIBUTES_AT + struct.calcsize(">hiqqqhii") == HEADER_SIZE
+
+
+class TimestampType(IntEnum):
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class BatchHeader(NamedTuple):
+    base_offset: int
+    length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """The bytes of the whole batch."""
+        return self.length + LENGTH_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def codec(self) -> Codec:
+        """DecodeError if the attributes name a codec that does not exist."""
+        number = self.attributes & CODEC_MASK
+        if number > Codec.ZSTD:
+            raise DecodeError(f"no codec has number {number}")
+        return Codec(number)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        return TimestampType(bool(self.attributes & LOG_APPEND_TIME_FLAG))
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_FLAG)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_FLAG)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When tombstones of this batch may go, once the cleaner has set it."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id > NO_PRODUCER_ID
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record; sequences wrap around to 0 behind 2^31 - 1."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+
+
+def read_header(data: Buffer, pos: int = 0) -> BatchHeader:
+    """The header at `pos` as it stands there; only its presence is checked."""
+    try:
+        return BatchHeader._make(HEADER.unpack_from(data, pos))
+    except struct.error:
+        raise DecodeError(f"a batch header needs {HEADER_SIZE} bytes, {max(0, len(data) - pos)} are left") from None
+
+
+def iter_headers(data: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """The position and header of each whole batch. A batch cut off at the end, as in a fetched range, is left out."""
+    end = len(data)
+    while end - pos >= HEADER_SIZE:
+        header = read_header(data, pos)
+        if header.magic != MAGIC:
+            raise DecodeError(f"the batch at byte {pos} has magic {header.magic}, only {MAGIC} is supported")
+        if header.size < HEADER_SIZE:
+            raise DecodeError(f"the batch at byte {pos} claims a length of {header.length} bytes")
+        if header.size > end - pos:
+            return
+        yield pos, header
+        pos += header.size
+
+
+def crc_is_valid(data: Buffer, pos: int, size: int) -> bool:
+    """Whether the whole batch of `size` bytes at `pos` has the CRC that its header says."""
+    (expected,) = _CRC.unpack_from(data, pos + CRC_AT)
+    computed: int = crc32c(memoryview(data)[pos + ATTRIBUTES_AT : pos + size])
+    return bool(expected == computed)
+
+
+def build_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    codec: Codec = Codec.NONE,
+    compression_level: int | None = None,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    log_append_time: bool = False,
+    last_offset_delta: int | None = None,
+) -> bytes:
+    """A batch of these records.
+
+    With `log_append_time` the timestamp that counts is the greatest of the records'. `last_offset_delta` is given
+    where records at the end have been compacted away; a batch of no records must have it.
+    """
+    deltas = offset_deltas(records, base_offset)
+    last_delta = deltas[-1] if deltas else -1
+    if last_offset_delta is None:
+        last_offset_delta = last_delta
+    if last_offset_delta < max(0, last_delta):
+        raise EncodeError(
+            f"a last offset delta of {last_offset_delta} does not cover the batch's {len(records)} records"
+        )
+    base_timestamp = records[0].timestamp if records else NO_TIMESTAMP
+    attributes = (
+        codec
+        | LOG_APPEND_TIME_FLAG * log_append_time
+        | TRANSACTIONAL_FLAG * is_transactional
+        | CONTROL_FLAG * is_control
+    )
+    body = compress(codec, encode_records(records, deltas, base_timestamp), compression_level)
+    batch = bytearray(HEADER_SIZE)
+    HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        HEADER_SIZE - LENGTH_OVERHEAD + len(body),
+        leader_epoch,
+        MAGIC,
+        0,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max((record.timestamp for record in records), default=NO_TIMESTAMP),
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
+    )
+    batch += body
+    _CRC.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
+    return bytes(batch)

@@ -1,0 +1,103 @@
+"""What precedes the body of a request and of a response.
+
+A request's header is read once for every frame, before it is known whether the rest can be understood, and so by
+hand: the first eight bytes are the same in all versions, and the client id keeps its 16-bit length in flexible ones.
+
+    api key     int16
+    api version int16
+    correlation int32
+    client id   int16 length (-1: null), UTF-8
+    tags        unsigned varint count, then each tag and size as unsigned varints, and data; flexible versions only
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from barnabas.protocol.api import request_header_version, response_header_version
+from barnabas.protocol.errors import DecodeError
+from barnabas.protocol.varint import Buffer, read_uvarint
+
+_REQUEST_PREFIX = struct.Struct(">hhih")
+_CORRELATION_ID = struct.Struct(">i")
+_CORRELATION_ID_AND_NO_TAGS = struct.Struct(">ix")
+
+
+class RequestHeader(NamedTuple):
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_offset: int
+    """Where the body starts in the data that the header was read from."""
+
+
+def parse_request_header(data: Buffer, offset: int = 0) -> RequestHeader:
+    """The header of a request, also of an API or version that we do not know; DecodeError if it is malformed.
+
+    The header of an unknown API is taken for one without tags, as nobody will read the body.
+    """
+    try:
+        api_key, api_version, correlation_id, length = _REQUEST_PREFIX.unpack_from(data, offset)
+    except struct.error:
+        raise DecodeError(f"a request header needs 10 bytes, {max(0, len(data) - offset)} are left") from None
+    pos = offset + _REQUEST_PREFIX.size
+    client_id = None
+    if length >= 0:
+        end = pos + length
+        if end > len(data):
+            raise DecodeError(f"the client id claims {length} bytes, {len(data) - pos} are left")
+        try:
+            client_id = str(data[pos:end], "utf-8")
+        except UnicodeDecodeError as error:
+            raise DecodeError(f"the client id is not UTF-8: {error.reason}") from None
+        pos = end
+    if request_header_version(api_key, api_version) == 2:
+        pos = _skip_tags(data, pos)
+    return RequestHeader(api_key, api_version, correlation_id, client_id, pos)
+
+
+def write_request_header(
+    out: bytearray, api_key: int, api_version: int, correlation_id: int, client_id: str | None
+) -> None:
+    if client_id is None:
+        out += _REQUEST_PREFIX.pack(api_key, api_version, correlation_id, -1)
+    else:
+        encoded = client_id.encode()
+        out += _REQUEST_PREFIX.pack(api_key, api_version, correlation_id, len(encoded))
+        out += encoded
+    if request_header_version(api_key, api_version) == 2:
+        out.append(0)
+
+
+def write_response_header(out: bytearray, api_key: int, api_version: int, correlation_id: int) -> None:
+    if response_header_version(api_key, api_version):
+        out += _CORRELATION_ID_AND_NO_TAGS.pack(correlation_id)
+    else:
+        out += _CORRELATION_ID.pack(correlation_id)
+
+
+def parse_response_header(data: Buffer, api_key: int, api_version: int, offset: int = 0) -> tuple[int, int]:
+    """The correlation id of a response, and where its body starts."""
+    try:
+        (correlation_id,) = _CORRELATION_ID.unpack_from(data, offset)
+    except struct.error:
+        raise DecodeError(f"a response header needs 4 bytes, {max(0, len(data) - offset)} are left") from None
+    pos = offset + _CORRELATION_ID.size
+    if response_header_version(api_key, api_version):
+        pos = _skip_tags(data, pos)
+    return correlation_id, pos
+
+
+def _skip_tags(data: Buffer, pos: int) -> int:
+    if pos < len(data) and data[pos] == 0:
+        return pos + 1
+    count, pos = read_uvarint(data, pos)
+    for _ in range(count):
+        _, pos = read_uvarint(data, pos)
+        size, pos = read_uvarint(data, pos)
+        pos += size
+        if pos > len(data):
+            raise DecodeError(f"a tagged field of the header claims {size} bytes, the frame ends before")
+    return pos

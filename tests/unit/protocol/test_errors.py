@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+import kio.schema.errors
+
+from barnabas.protocol.errors import Error, KafkaError
+
+
+def test_codes_names_and_retriability_are_kafkas() -> None:
+    theirs = {error.value: (error.name.upper(), error.retriable) for error in kio.schema.errors.ErrorCode}
+    ours = {error.value: (error.name, error.retriable) for error in Error}
+    # kio is behind by the errors that the release before last did not have.
+    assert {code: ours[code] for code in theirs} == theirs
+
+
+def test_an_error_says_its_name_and_message() -> None:
+    error = KafkaError(Error.INVALID_TOPIC_EXCEPTION, "topic 'a/b' has a slash")
+    assert str(error) == "INVALID_TOPIC_EXCEPTION: topic 'a/b' has a slash"
+    assert str(KafkaError(Error.NONE)) == "NONE"
+    assert error.error is Error.INVALID_TOPIC_EXCEPTION
+    assert error.message == "topic 'a/b' has a slash"
