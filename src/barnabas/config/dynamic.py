@@ -1,0 +1,134 @@
+"""Which broker and group settings may change while the node runs, and to what.
+
+The refusals are Kafka's: the texts reach the people who run `kafka-configs --alter`. A refused broker setting
+is answered with INVALID_REQUEST, a refused topic or group setting with INVALID_CONFIG.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from barnabas.config import rules
+from barnabas.config.broker import BOUND_AT_START, BrokerConfig, ConfigSource
+from barnabas.config.settings import BROKER, GROUP, PER_BROKER, READ_ONLY, ConfigError, did_you_mean, listener_base
+from barnabas.config.values import Value
+
+_ONLY_PER_LISTENER = frozenset(
+    {
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+# These may be set for one listener of all brokers; other settings of a listener belong to one broker.
+_CLUSTER_WIDE_OF_A_LISTENER = frozenset({"max.connection.creation.rate", "max.connections", "num.network.threads"})
+_THREAD_POOLS = (
+    "background.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+)
+
+
+def validate_broker_overrides(overrides: Mapping[str, str], scope: ConfigSource, broker: BrokerConfig) -> None:
+    """Refuses `overrides` as the new dynamic layer of `scope`: DYNAMIC_BROKER or DYNAMIC_DEFAULT_BROKER."""
+    _refuse("Cannot update these configs dynamically", (name for name in overrides if _is_read_only(name)))
+    _refuse(
+        "These security configs can be dynamically updated only per-listener using the listener prefix",
+        _ONLY_PER_LISTENER.intersection(overrides),
+    )
+    for name, text in overrides.items():
+        setting = BROKER.get(listener_base(name) or name)
+        if setting is not None:
+            setting.parse(text)
+    if scope is ConfigSource.DYNAMIC_DEFAULT_BROKER:
+        _refuse(
+            "Cannot update these configs at default cluster level, broker id must be specified",
+            (name for name in overrides if _belongs_to_one_broker(name)),
+        )
+        changed = broker.with_dynamic(overrides, broker.layers[ConfigSource.DYNAMIC_BROKER])
+    else:
+        changed = broker.with_dynamic(broker.layers[ConfigSource.DYNAMIC_DEFAULT_BROKER], overrides)
+    _refuse("These configs need a restart in this version", BOUND_AT_START.intersection(overrides))
+    _check_thread_pools(broker, changed)
+    _check_local_retention(changed)
+
+
+def _refuse(reason: str, names: Iterable[str]) -> None:
+    refused = sorted(names)
+    if refused:
+        raise ConfigError(refused[0], f"{reason}: [{', '.join(refused)}]")
+
+
+def _is_read_only(name: str) -> bool:
+    return name in BROKER and BROKER[name].update_mode == READ_ONLY
+
+
+def _belongs_to_one_broker(name: str) -> bool:
+    base = listener_base(name)
+    if base is not None:
+        return base not in _CLUSTER_WIDE_OF_A_LISTENER
+    return name in BROKER and BROKER[name].update_mode == PER_BROKER
+
+
+def _check_thread_pools(now: BrokerConfig, changed: BrokerConfig) -> None:
+    for name in _THREAD_POOLS:
+        current, wanted = rules.whole(now.get, name), rules.whole(changed.get, name)
+        problem = f"Dynamic thread count update validation failed for {name}={wanted}"
+        if wanted < current // 2:
+            raise ConfigError(name, f"{problem}, value should be at least half the current value {current}")
+        if wanted > current * 2:
+            raise ConfigError(name, f"{problem}, value should not be greater than double the current value {current}")
+
+
+def _check_local_retention(changed: BrokerConfig) -> None:
+    limits = {
+        "log.local.retention.ms": ("log.retention.ms", changed.log_retention_ms),
+        "log.local.retention.bytes": ("log.retention.bytes", changed.log_retention_bytes),
+    }
+    for name, (total_name, total) in limits.items():
+        local = rules.whole(changed.get, name)
+        if total == -1 or local == -2:
+            continue
+        problem = f"Invalid value {local} for configuration {name}: Value must not be"
+        if local == -1:
+            raise ConfigError(name, f"{problem} -1 as {total_name} value is set as {total}.")
+        if local > total:
+            raise ConfigError(name, f"{problem} more than {total_name} property value: {total}")
+
+
+def validate_group_overrides(overrides: Mapping[str, str], broker: BrokerConfig) -> None:
+    """Refuses overrides that Kafka refuses for a group: unknown names, and values outside the broker's bounds."""
+    for name in overrides:
+        if name not in GROUP:
+            raise ConfigError(name, f"Unknown group config name: {name}{did_you_mean(name, GROUP)}")
+    values: dict[str, Value] = {
+        name: broker.get(setting.synonyms[0]) if setting.synonyms else setting.default
+        for name, setting in GROUP.items()
+    }
+    values.update({name: GROUP[name].parse(text) for name, text in overrides.items()})
+    for name in overrides:
+        _check_bounds(name, values[name], broker)
+    for kind in ("consumer", "share", "streams"):
+        session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+        if rules.whole(values.__getitem__, session) <= rules.whole(values.__getitem__, heartbeat):
+            raise ConfigError(session, f"{session} must be greater than {heartbeat}")
+
+
+def _check_bounds(name: str, value: Value, broker: BrokerConfig) -> None:
+    kind, _, rest = name.partition(".")
+    least, most = f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest.removeprefix('num.')}"
+    if least in BROKER:
+        assert isinstance(value, int)
+        if value < rules.whole(broker.get, least):
+            raise ConfigError(name, f"{name} must be greater than or equal to {least}")
+    if most in BROKER:
+        assert isinstance(value, int)
+        if value > rules.whole(broker.get, most):
+            raise ConfigError(name, f"{name} must be less than or equal to {most}")

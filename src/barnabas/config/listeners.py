@@ -1,0 +1,263 @@
+"""Listeners: where the node listens, and what it tells clients to connect to.
+
+A listener has a name; the name's security protocol comes from a map in which PLAINTEXT, SSL, SASL_PLAINTEXT
+and SASL_SSL stand for themselves. Listeners named in `controller.listener.names` belong to the metadata
+quorum, all others to brokers and clients. Ports may be 0, which means any free one: whoever binds it puts
+the real port in.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from barnabas.config.values import ConfigError
+
+PLAINTEXT = "PLAINTEXT"
+SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+WILDCARD_HOSTS = ("0.0.0.0", "::")  # noqa: S104 (named here to be refused as an advertised address)
+
+
+class Listener(NamedTuple):
+    """`host` is without brackets; empty, it is the default interface."""
+
+    name: str
+    security_protocol: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def parse_protocol_map(text: str) -> dict[str, str]:
+    """`listener.security.protocol.map`: security protocol by listener name; names are upper case."""
+    key = "listener.security.protocol.map"
+    protocols = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        name, colon, protocol = (part.strip() for part in entry.rpartition(":"))
+        if not colon or not name:
+            raise ConfigError(key, f"{key} has the entry {entry}, which is not in the form NAME:PROTOCOL")
+        if protocol.upper() not in SECURITY_PROTOCOLS:
+            valid = ", ".join(SECURITY_PROTOCOLS)
+            raise ConfigError(key, f"Invalid security protocol `{protocol}` defined in {key}; valid are {valid}")
+        protocols[name.upper()] = protocol.upper()
+    return protocols
+
+
+def parse_listeners(key: str, entries: Iterable[str], protocols: Mapping[str, str]) -> tuple[Listener, ...]:
+    """The listeners of one setting; refuses a name without a protocol by that name, and names given twice."""
+    listeners: list[Listener] = []
+    for entry in entries:
+        listener = _parse_listener(key, entry, protocols)
+        if any(listener.name == other.name for other in listeners):
+            raise ConfigError(key, f"{key} names {listener.name} twice: Each listener must have a different name")
+        listeners.append(listener)
+    return tuple(listeners)
+
+
+def _parse_listener(key: str, entry: str, protocols: Mapping[str, str]) -> Listener:
+    parsed = re.fullmatch(r"([^:/]+)://(?:\[([0-9A-Fa-f:.%a-z]+)\]|([^:\[\]/]*)):([0-9]{1,5})", entry.strip())
+    if parsed is None or int(parsed.group(4)) > 65535:
+        raise ConfigError(key, f"Unable to parse {entry} in {key}: a listener is written NAME://host:port")
+    name = parsed.group(1).upper()
+    protocol = protocols.get(name)
+    if protocol is None:
+        advice = f"add {name}:PLAINTEXT, or the protocol it speaks, to listener.security.protocol.map"
+        raise ConfigError(key, f"No security protocol defined for listener {name} in {key}; {advice}")
+    return Listener(name, protocol, parsed.group(2) or parsed.group(3) or "", int(parsed.group(4)))
+
+
+def refuse_shared_ports(key: str, listeners: Iterable[Listener]) -> None:
+    """Two listeners on one port are refused, unless one is on an IPv4 and the other on an IPv6 address."""
+    by_port: dict[int, Listener] = {}
+    for listener in listeners:
+        other = by_port.setdefault(listener.port, listener) if listener.port else listener
+        if other is listener:
+            continue
+        if not _are_of_both_families(listener.host, other.host):
+            raise ConfigError(key, f"{other} and {listener} in {key}: Each listener must have a different port")
+
+
+def _are_of_both_families(host: str, other: str) -> bool:
+    is_ipv4 = re.compile(r"[0-9]+(\.[0-9]+){3}").fullmatch
+    return bool((":" in host and is_ipv4(other)) or (":" in other and is_ipv4(host)))
+
+
+def require_plaintext(listeners: Iterable[Listener]) -> None:
+    """Refuses, by name, a listener whose protocol needs security that this version does not have."""
+    for listener in listeners:
+        if listener.security_protocol != PLAINTEXT:
+            raise ConfigError(
+                "listeners",
+                f"listener {listener} needs {listener.security_protocol}: security is not available yet, "
+                "only PLAINTEXT listeners can be served",
+            )
+
+
+def advertise(
+    listeners: Iterable[Listener], advertised: tuple[Listener, ...] | None, canonical_host: str | None = None
+) -> tuple[Listener, ...]:
+    """The addresses to hand out for broker listeners, `advertised` being those of `advertised.listeners`.
+
+    An empty host becomes this machine's canonical name. An address that nobody can connect to (0.0.0.0)
+    is refused, with the line to add where there was none.
+    """
+    key = "advertised.listeners"
+    for listener in advertised or listeners:
+        if listener.host not in WILDCARD_HOSTS:
+            continue
+        suggested = listener._replace(host=canonical_host or canonical_host_name())
+        if advertised:
+            problem = f"{key} cannot use the nonroutable meta-address {listener.host}. Use a routable IP address, as in"
+        else:
+            problem = f"{listener} listens on every interface and does not say what clients should connect to; add"
+        raise ConfigError(
+            key, f"{problem} {key}={suggested} (or the name or address that clients know this machine by)"
+        )
+    return tuple(
+        listener if listener.host else listener._replace(host=canonical_host or canonical_host_name())
+        for listener in advertised or listeners
+    )
+
+
+def canonical_host_name() -> str:
+    """The full name of this machine, as other machines should know it."""
+    import socket
+
+    return socket.getfqdn()
+
+
+class NodeListeners(NamedTuple):
+    """All of a node's listeners, told apart: `broker` ones serve clients, `controller` ones the quorum."""
+
+    broker: tuple[Listener, ...]
+    controller: tuple[Listener, ...]
+    advertised: tuple[Listener, ...]
+    advertised_controller: tuple[Listener, ...]
+    inter_broker: str
+
+
+class ListenerSettings(NamedTuple):
+    """The settings that listeners are made from, typed."""
+
+    roles: tuple[str, ...]
+    listeners: tuple[str, ...]
+    advertised: tuple[str, ...] | None
+    protocol_map: str
+    protocol_map_is_given: bool
+    controller_names: tuple[str, ...]
+    inter_broker_name: str | None
+    inter_broker_protocol: str
+    inter_broker_protocol_is_given: bool
+    early_start: tuple[str, ...]
+
+
+def resolve_listeners(given: ListenerSettings) -> NodeListeners:
+    """Listeners and advertised listeners that fit together, or a `ConfigError` that names what does not."""
+    controller_names = tuple(name.upper() for name in given.controller_names)
+    protocols = _protocols_with_controllers(given, controller_names)
+    listeners = parse_listeners("listeners", given.listeners, protocols)
+    refuse_shared_ports("listeners", listeners)
+    controllers = tuple(listener for listener in listeners if listener.name in controller_names)
+    brokers = tuple(listener for listener in listeners if listener.name not in controller_names)
+    _require_roles_to_fit(given.roles, brokers, controllers)
+    advertised = None
+    if given.advertised is not None:
+        advertised = parse_listeners("advertised.listeners", given.advertised, protocols)
+        _require_known_names(advertised, listeners)
+    own_advertised = tuple(one for one in advertised or () if one.name not in controller_names)
+    inter_broker = _inter_broker_name(given, protocols)
+    if "broker" in given.roles:
+        _require_inter_broker_listener(inter_broker, own_advertised or brokers)
+    _require_early_listeners(given.early_start, {listener.name for listener in listeners} | {*controller_names})
+    return NodeListeners(
+        broker=brokers,
+        controller=controllers,
+        advertised=advertise(brokers, own_advertised or None),
+        advertised_controller=_advertise_controllers(controllers, advertised or ()),
+        inter_broker=inter_broker,
+    )
+
+
+def _protocols_with_controllers(given: ListenerSettings, controller_names: tuple[str, ...]) -> dict[str, str]:
+    """The map, with controllers on PLAINTEXT where it was left to its default and nothing else is in use."""
+    protocols = parse_protocol_map(given.protocol_map)
+    names = {entry.strip().partition("://")[0].upper() for entry in given.listeners}
+    if not given.protocol_map_is_given and names <= {PLAINTEXT, *controller_names}:
+        for name in controller_names:
+            protocols.setdefault(name, PLAINTEXT)
+    return protocols
+
+
+def _require_roles_to_fit(
+    roles: tuple[str, ...], brokers: tuple[Listener, ...], controllers: tuple[Listener, ...]
+) -> None:
+    key = "controller.listener.names"
+    if "controller" in roles and not controllers:
+        raise ConfigError(
+            key, f"{key} must contain at least one value appearing in listeners when process.roles has controller"
+        )
+    if "controller" not in roles and controllers:
+        raise ConfigError(
+            key, f"{key} must not contain {controllers[0].name}, which is in listeners, when process.roles=broker"
+        )
+    if "broker" in roles and not brokers:
+        raise ConfigError("listeners", f"listeners has no listener for clients: all of them are in {key}")
+    if "broker" not in roles and brokers:
+        raise ConfigError("listeners", f"listener {brokers[0]} is not in {key}, but process.roles=controller")
+
+
+def _require_known_names(advertised: tuple[Listener, ...], listeners: tuple[Listener, ...]) -> None:
+    names = [listener.name for listener in listeners]
+    for listener in advertised:
+        if listener.name not in names:
+            raise ConfigError(
+                "advertised.listeners",
+                f"advertised.listeners has {listener}, but listeners has only {', '.join(names)}",
+            )
+
+
+def _inter_broker_name(given: ListenerSettings, protocols: Mapping[str, str]) -> str:
+    key = "inter.broker.listener.name"
+    if given.inter_broker_name is None:
+        return given.inter_broker_protocol
+    if given.inter_broker_protocol_is_given:
+        raise ConfigError(key, f"Only one of {key} and security.inter.broker.protocol should be set.")
+    name = given.inter_broker_name.upper()
+    if name not in protocols:
+        raise ConfigError(
+            key, f"Listener with name {name} defined in {key} not found in listener.security.protocol.map."
+        )
+    return name
+
+
+def _require_inter_broker_listener(name: str, advertised: tuple[Listener, ...]) -> None:
+    key = "inter.broker.listener.name"
+    names = [listener.name for listener in advertised]
+    if name not in names:
+        raise ConfigError(
+            key,
+            f"{key} must be a listener name defined in advertised.listeners, and {name} is not. "
+            f"The valid options based on currently configured listeners are {','.join(names)}",
+        )
+
+
+def _require_early_listeners(early: tuple[str, ...], names: set[str]) -> None:
+    for name in early:
+        if name.upper() not in names:
+            raise ConfigError(
+                "early.start.listeners",
+                f"early.start.listeners contains listener {name}, "
+                "but this is not contained in listeners or controller.listener.names",
+            )
+
+
+def _advertise_controllers(controllers: tuple[Listener, ...], advertised: tuple[Listener, ...]) -> tuple[Listener, ...]:
+    """A controller listener is known under its advertised address, its own, or this machine's name."""
+    by_name = {listener.name: listener for listener in advertised}
+    addresses = (by_name.get(listener.name, listener) for listener in controllers)
+    return tuple(
+        address._replace(host=canonical_host_name()) if address.host in ("", *WILDCARD_HOSTS) else address
+        for address in addresses
+    )

@@ -1,0 +1,154 @@
+"""Rules that bind several settings together, as Kafka checks them when a broker starts or is altered."""
+
+import re
+from collections.abc import Callable
+
+from barnabas.config.values import ConfigError, Value
+
+Get = Callable[[str], Value]
+
+_MS_PER_MINUTE = 60_000
+_MS_PER_HOUR = 60 * _MS_PER_MINUTE
+
+
+def whole(get: Get, name: str) -> int:
+    """The value of a setting that is a whole number and has a default."""
+    value = get(name)
+    assert isinstance(value, int), name
+    return value
+
+
+def text(get: Get, name: str) -> str:
+    """The value of a setting that is a string, empty where there is none."""
+    value = get(name)
+    assert value is None or isinstance(value, str), name
+    return value or ""
+
+
+def words(get: Get, name: str) -> tuple[str, ...]:
+    """The value of a setting that is a list, empty where there is none."""
+    value = get(name)
+    assert value is None or isinstance(value, tuple), name
+    return value or ()
+
+
+def _first_given(get: Get, units_ms: dict[str, int]) -> int | None:
+    for name, unit_ms in units_ms.items():
+        value = get(name)
+        if value is not None:
+            assert isinstance(value, int)
+            return value * unit_ms
+    return None
+
+
+def retention_ms(get: Get) -> int:
+    """`log.retention.ms`, else `.minutes`, else `.hours`; any negative value keeps data for ever (-1)."""
+    units = {"log.retention.ms": 1, "log.retention.minutes": _MS_PER_MINUTE, "log.retention.hours": _MS_PER_HOUR}
+    retention = _first_given(get, units)
+    assert retention is not None
+    if retention == 0:
+        key = "log.retention.ms"
+        raise ConfigError(key, f"{key} must be unlimited (-1) or, greater than or equal to 1")
+    return max(retention, -1)
+
+
+def roll_ms(get: Get) -> int:
+    """`log.roll.ms`, else `log.roll.hours`."""
+    roll = _first_given(get, {"log.roll.ms": 1, "log.roll.hours": _MS_PER_HOUR})
+    assert roll is not None
+    if roll < 1:
+        raise ConfigError("log.roll.ms", "log.roll.ms must be greater than or equal to 1")
+    return roll
+
+
+def roll_jitter_ms(get: Get) -> int:
+    """`log.roll.jitter.ms`, else `log.roll.jitter.hours`."""
+    jitter = _first_given(get, {"log.roll.jitter.ms": 1, "log.roll.jitter.hours": _MS_PER_HOUR})
+    assert jitter is not None
+    if jitter < 0:
+        raise ConfigError("log.roll.jitter.ms", "log.roll.jitter.ms must be greater than or equal to 0")
+    return jitter
+
+
+def flush_interval_ms(get: Get) -> int:
+    """`log.flush.interval.ms`, else `log.flush.scheduler.interval.ms`."""
+    interval = _first_given(get, {"log.flush.interval.ms": 1, "log.flush.scheduler.interval.ms": 1})
+    assert interval is not None
+    return interval
+
+
+def data_dirs(get: Get) -> tuple[str, ...]:
+    """`log.dirs`, else `log.dir`."""
+    return words(get, "log.dirs") or words(get, "log.dir")
+
+
+def connection_limits(overrides: str) -> dict[str, int]:
+    """`max.connections.per.ip.overrides`: most connections by host."""
+    key = "max.connections.per.ip.overrides"
+    limits = {}
+    for entry in filter(None, (part.strip() for part in overrides.split(","))):
+        host, colon, count = entry.rpartition(":")
+        if not colon or not re.fullmatch(r"[^\s/]+", host) or not re.fullmatch(r"\s*-?[0-9]{1,9}\s*", count):
+            raise ConfigError(key, f"{key} has the entry {entry}, which is not in the form host:count")
+        limits[host.strip("[]")] = int(count)
+    return limits
+
+
+def check(get: Get) -> None:
+    """Everything that holds between two settings and is not a listener's matter."""
+    _check_node_id(get)
+    _check_limits(get)
+    _check_log_dirs(get)
+    if whole(get, "replica.socket.timeout.ms") < whole(get, "replica.fetch.wait.max.ms"):
+        raise ConfigError(
+            "replica.socket.timeout.ms",
+            "replica.socket.timeout.ms should always be at least replica.fetch.wait.max.ms "
+            "to prevent unnecessary socket timeouts",
+        )
+
+
+def _check_node_id(get: Get) -> None:
+    node_id, broker_id = get("node.id"), get("broker.id")
+    if node_id is None:
+        raise ConfigError("node.id", 'Missing required configuration "node.id" which has no default value.')
+    if node_id != broker_id:
+        raise ConfigError(
+            "broker.id",
+            f"You must set `node.id` to the same value as `broker.id`: they are {node_id} and {broker_id}.",
+        )
+    voters = words(get, "controller.quorum.voters")
+    voter_ids = [int(voter.partition("@")[0]) for voter in voters]
+    if voters and "controller" in words(get, "process.roles") and node_id not in voter_ids:
+        raise ConfigError(
+            "controller.quorum.voters",
+            f"If process.roles contains the 'controller' role, the node id {node_id} must be included "
+            f"in the set of voters controller.quorum.voters={','.join(voters)}",
+        )
+
+
+def _check_limits(get: Get) -> None:
+    queued_bytes = whole(get, "queued.max.request.bytes")
+    if 0 < queued_bytes < whole(get, "socket.request.max.bytes"):
+        key = "queued.max.request.bytes"
+        raise ConfigError(key, f"{key} must be larger or equal to socket.request.max.bytes")
+    if not connection_limits(text(get, "max.connections.per.ip.overrides")) and get("max.connections.per.ip") == 0:
+        key = "max.connections.per.ip"
+        raise ConfigError(key, f"{key} can be set to zero only if {key}.overrides property is set.")
+    idle_ms = whole(get, "connections.max.idle.ms")
+    delay_ms = whole(get, "connection.failed.authentication.delay.ms")
+    if 0 <= idle_ms <= delay_ms:
+        raise ConfigError(
+            "connections.max.idle.ms",
+            f"connection.failed.authentication.delay.ms={delay_ms} should always be less than "
+            f"connections.max.idle.ms={idle_ms} to prevent failed authentication responses from timing out",
+        )
+
+
+def _check_log_dirs(get: Get) -> None:
+    missing = {*words(get, "cordoned.log.dirs")} - {*data_dirs(get), "*"}
+    if missing:
+        raise ConfigError(
+            "cordoned.log.dirs",
+            "All entries in cordoned.log.dirs must be present in log.dirs or log.dir. "
+            f"Missing entries : {', '.join(sorted(missing))}",
+        )

@@ -1,0 +1,135 @@
+"""From what a person gave (a properties file, `--set key=value`, nothing at all) to a complete static layer.
+
+Old names are translated, unknown and not yet acting settings are told, and a node that nobody told what it
+is becomes broker and controller in one: a quorum of one voter with its CONTROLLER listener on loopback.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from barnabas.config import legacy
+from barnabas.config.listeners import PLAINTEXT, Listener
+from barnabas.config.settings import BROKER, ConfigError, did_you_mean
+
+CONTROLLER = "CONTROLLER"
+_CONTROLLER_LISTENER = Listener(CONTROLLER, PLAINTEXT, "127.0.0.1", 0)
+
+# A node on its own cannot hold three replicas, so internal topics make do with one.
+_REPLICAS_OF_ONE_NODE = {
+    "offsets.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.replication.factor": "1",
+}
+
+# Settings that belong to a plug-in or to one listener; their names are nobody's mistake.
+_PLUG_IN_PREFIXES = (
+    "authorizer.",
+    "client.quota.callback.",
+    "config.providers.",
+    "confluent.",
+    "listener.name.",
+    "metric.reporters.",
+    "principal.builder.",
+)
+_AUTHORIZER_SETTINGS = ("allow.everyone.if.no.acl.found", "super.users")
+_PREFIX_SETTINGS = ("remote.log.metadata.manager.impl.prefix", "remote.log.storage.manager.impl.prefix")
+
+
+def parse_overrides(assignments: Iterable[str]) -> dict[str, str]:
+    """The settings of `--set key=value` arguments; the last of a name wins."""
+    overrides = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(assignment, f"cannot read the setting {assignment!r}: it is written key=value")
+        overrides[name.strip()] = value.strip()
+    return overrides
+
+
+def prepare(given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """`given` in today's names, and the lines to warn with."""
+    translated, warnings = legacy.translate(given)
+    plug_in_prefixes = (*_PLUG_IN_PREFIXES, *_chosen_prefixes(translated))
+    without_effect = []
+    for name in translated:
+        setting = BROKER.get(name)
+        if setting is not None:
+            if not setting.acts:
+                without_effect.append(name)
+        elif name not in _AUTHORIZER_SETTINGS and not name.startswith(plug_in_prefixes):
+            warnings.append(f"unknown setting {name} is ignored{did_you_mean(name, BROKER)}")
+    if without_effect:
+        warnings.append(f"accepted, but without effect in this version: {', '.join(without_effect)}")
+    if translated.get("compression.type", "producer").strip() != "producer":
+        warnings.append("compression.type: batches stay as their producers compressed them in this version")
+    return translated, warnings
+
+
+def _chosen_prefixes(given: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(given.get(name) or str(BROKER[name].default) for name in _PREFIX_SETTINGS)
+
+
+def single_node_properties(data_dir: str, host: str, port: int) -> dict[str, str]:
+    """What a node without a properties file has in its place."""
+    listener = Listener(PLAINTEXT, PLAINTEXT, host, port)
+    return {"log.dirs": data_dir, "listeners": str(listener), **_REPLICAS_OF_ONE_NODE}
+
+
+def replace_broker_listeners(properties: Mapping[str, str], host: str, port: int) -> dict[str, str]:
+    """The override that makes `host:port` the one listener for clients and leaves the controller's alone."""
+    controller_names = _upper_words(properties.get("controller.listener.names", ""))
+    named = {_listener_name(entry): entry for entry in _words(properties.get("listeners", ""))}
+    name = next((name for name in named if name not in controller_names), PLAINTEXT)
+    controllers = [entry for name, entry in named.items() if name in controller_names]
+    return {"listeners": ",".join([str(Listener(name, PLAINTEXT, host, port)), *controllers])}
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in (part.strip() for part in text.split(",")) if word]
+
+
+def _upper_words(text: str) -> list[str]:
+    return [word.upper() for word in _words(text)]
+
+
+def _listener_name(entry: str) -> str:
+    return entry.partition("://")[0].upper()
+
+
+def complete_for_one_node(given: Mapping[str, str]) -> dict[str, str]:
+    """`given` with node.id and broker.id standing for each other, and the roles of a node on its own."""
+    complete = dict(given)
+    if "process.roles" not in complete:
+        _take_both_roles(complete)
+    if "node.id" not in complete and "broker.id" in complete:
+        complete["node.id"] = complete["broker.id"]
+    complete.setdefault("broker.id", complete.get("node.id", ""))
+    for name, setting in BROKER.items():
+        if setting.required and not complete.get(name):
+            raise ConfigError(name, f'Missing required configuration "{name}" which has no default value.')
+    return complete
+
+
+def _take_both_roles(complete: dict[str, str]) -> None:
+    complete["process.roles"] = "broker,controller"
+    if complete.get("broker.id", "-1").strip() == "-1":
+        complete.pop("broker.id", None)
+        complete.setdefault("node.id", "1")
+    if not _words(complete.get("controller.listener.names", "")):
+        complete["controller.listener.names"] = CONTROLLER
+    controller_names = _upper_words(complete["controller.listener.names"])
+    listeners = complete.get("listeners", BROKER["listeners"].default_text)
+    names = {_listener_name(entry) for entry in _words(listeners)}
+    if names and names.isdisjoint(controller_names):
+        _add_controller_listener(complete, listeners, controller_names[0])
+
+
+def _add_controller_listener(complete: dict[str, str], listeners: str, name: str) -> None:
+    complete["listeners"] = f"{listeners},{_CONTROLLER_LISTENER._replace(name=name)}"
+    key = "listener.security.protocol.map"
+    # Beside nothing but PLAINTEXT, and without a map of the user's own, the name needs no entry.
+    if key in complete or any(_listener_name(entry) != PLAINTEXT for entry in _words(listeners)):
+        protocols = complete.get(key, BROKER[key].default_text)
+        if f"{name}:" not in protocols.upper():
+            complete[key] = f"{protocols},{name}:{PLAINTEXT}"

@@ -1,0 +1,108 @@
+"""Writes docs/configuration.md from the table of settings: `python -m tools.make_config_page [--check]`.
+
+With `--check` nothing is written, and the exit code says whether the page is up to date.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from barnabas.config.settings import BROKER, GROUP, TOPIC, Setting
+from barnabas.config.values import format_value
+
+PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
+
+INTRODUCTION = """\
+# Configuration
+
+<!-- Made by tools/make_config_page.py from src/barnabas/config/settings.tsv: change the table, then `make docs`. -->
+
+Names, types, defaults and valid values are those of Apache Kafka 4.3.1. A broker setting comes from
+
+- a properties file: `barnabas start --config server.properties`,
+- the command line: `--set num.partitions=3`, which goes before the file,
+- dynamic configuration: `kafka-configs --alter`, kept in the cluster's metadata, which goes before both and holds
+  without a restart; where the column *update* says `cluster-wide`, for all brokers or for one, where it says
+  `per-broker`, for one broker only, and never where it says `read-only`.
+
+A topic's own settings go before the broker settings behind them, which the column *broker settings* names in the
+order in which they count. An unknown broker setting is ignored with a warning, an unknown topic setting is refused;
+both messages name the nearest valid one.
+"""
+
+NOT_ACTING = """\
+## Known, but without effect in this version
+
+These are accepted and described, so that a file written for Apache Kafka starts. A warning at the start names the
+broker settings among them that were given.
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code: 1 where `--check` finds the page out of date."""
+    page = render()
+    if arguments == ["--check"]:
+        if PAGE.exists() and PAGE.read_text(encoding="utf-8") == page:
+            return 0
+        print(f"{PAGE.name} is out of date: run `make docs`", file=sys.stderr)
+        return 1
+    PAGE.write_text(page, encoding="utf-8")
+    return 0
+
+
+def render() -> str:
+    """The whole page."""
+    return "\n".join(
+        [
+            INTRODUCTION,
+            "## Broker\n",
+            *_table("update", BROKER),
+            "",
+            "## Topic\n",
+            *_table("broker settings", TOPIC),
+            "",
+            NOT_ACTING,
+            *_names("Broker", BROKER),
+            *_names("Topic", TOPIC),
+            *_names("Group", GROUP),
+        ]
+    )
+
+
+def _table(last_column: str, settings: Mapping[str, Setting]) -> Iterator[str]:
+    yield f"| setting | | type | default | valid | {last_column} |"
+    yield "|---|---|---|---|---|---|"
+    for setting in settings.values():
+        if setting.acts:
+            yield _row(setting)
+
+
+def _row(setting: Setting) -> str:
+    columns = (
+        _code([setting.name]),
+        setting.documentation,
+        setting.type.name.lower(),
+        _default(setting),
+        _code([setting.valid]),
+        _code(setting.synonyms) if setting.synonyms else setting.update_mode,
+    )
+    return "| " + " | ".join(columns) + " |"
+
+
+def _default(setting: Setting) -> str:
+    if setting.required:
+        return "must be given"
+    shown = format_value(setting.default)
+    return "none" if shown is None else _code([shown]) or "empty"
+
+
+def _code(words: Iterable[str]) -> str:
+    return ", ".join(f"`{word}`" for word in words if word)
+
+
+def _names(title: str, settings: Mapping[str, Setting]) -> Iterator[str]:
+    yield f"{title}: {_code(setting.name for setting in settings.values() if not setting.acts)}.\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
