@@ -1,0 +1,110 @@
+"""Which leader wrote what: the first offset of each leader epoch in a partition's log.
+
+A follower or a consumer that comes back asks where an epoch ended; everything it holds beyond that was written by a
+leader whose tail was lost, and must go. The entries are in the log's batches too; the checkpoint file spares the
+search. It is written when an epoch's first batch is, and synced by the flush that syncs the batch; after a crash,
+recovery reads the batches that were not flushed anyhow.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from barnabas.log.checkpoints import EpochStart, read_epochs, write_epochs
+from barnabas.log.names import LEADER_EPOCH_CHECKPOINT
+
+if TYPE_CHECKING:
+    from barnabas.ports import Disk
+
+NO_EPOCH = -1
+UNKNOWN_END_OFFSET = -1
+
+
+class LeaderEpochs:
+    """Invariant: epochs and start offsets both rise strictly from entry to entry."""
+
+    __slots__ = ("_disk", "entries", "folder", "latest")
+
+    def __init__(self, disk: Disk, folder: str) -> None:
+        self._disk = disk
+        self.folder = folder
+        self.entries: list[EpochStart] = []
+        self.latest = NO_EPOCH
+        """The newest epoch, or -1."""
+
+    @classmethod
+    def load(cls, disk: Disk, folder: str) -> LeaderEpochs:
+        epochs = cls(disk, folder)
+        for epoch, start_offset in read_epochs(disk, epochs._path()):
+            epochs._put(epoch, start_offset)
+        return epochs
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """The batch at `start_offset` is of this epoch. Entries that contradict it go. True when this is news, and
+        the caller must save."""
+        return epoch != self.latest and self._put(epoch, start_offset)
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(the largest epoch at most `epoch`, where the next one began); (-1, -1) when nothing is known of it."""
+        if epoch == NO_EPOCH:
+            return NO_EPOCH, UNKNOWN_END_OFFSET
+        if epoch == self.latest:
+            return epoch, log_end_offset
+        slot = bisect_right(self.entries, epoch, key=_epoch_of)
+        if slot == len(self.entries):
+            return NO_EPOCH, UNKNOWN_END_OFFSET
+        floor = self.entries[slot - 1].epoch if slot else epoch
+        return floor, self.entries[slot].start_offset
+
+    def epoch_of(self, offset: int) -> int:
+        """The epoch in which the record at `offset` was written; -1 when that is not known."""
+        slot = bisect_right(self.entries, offset, key=_start_of) - 1
+        return self.entries[slot].epoch if slot >= 0 else NO_EPOCH
+
+    def truncate_from_end(self, end_offset: int) -> bool:
+        """Forgets epochs that began at or after `end_offset`. True when there were any; the caller saves."""
+        before = len(self.entries)
+        while self.entries and self.entries[-1].start_offset >= end_offset:
+            self.entries.pop()
+        self._refresh()
+        return len(self.entries) != before
+
+    def truncate_from_start(self, start_offset: int) -> bool:
+        """Lets the log begin at `start_offset`: the epoch it lies in begins there. The caller saves."""
+        slot = bisect_right(self.entries, start_offset, key=_start_of) - 1
+        if slot < 0 or (slot == 0 and self.entries[0].start_offset == start_offset):
+            return False
+        self.entries[: slot + 1] = [EpochStart(self.entries[slot].epoch, start_offset)]
+        return True
+
+    def clear(self) -> None:
+        self.entries.clear()
+        self._refresh()
+
+    def save(self) -> None:
+        write_epochs(self._disk, self._path(), self.entries)
+
+    def _put(self, epoch: int, start_offset: int) -> bool:
+        last = self.entries[-1] if self.entries else None
+        if last is not None and epoch == last.epoch and start_offset >= last.start_offset:
+            return False
+        while self.entries and (self.entries[-1].epoch >= epoch or self.entries[-1].start_offset >= start_offset):
+            self.entries.pop()
+        self.entries.append(EpochStart(epoch, start_offset))
+        self._refresh()
+        return True
+
+    def _refresh(self) -> None:
+        self.latest = self.entries[-1].epoch if self.entries else NO_EPOCH
+
+    def _path(self) -> str:
+        return f"{self.folder}/{LEADER_EPOCH_CHECKPOINT}"
+
+
+def _epoch_of(entry: EpochStart) -> int:
+    return entry.epoch
+
+
+def _start_of(entry: EpochStart) -> int:
+    return entry.start_offset

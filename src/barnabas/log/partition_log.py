@@ -1,0 +1,541 @@
+"""One partition on disk: an append-only log of record batches, in segments, in Kafka's files.
+
+A `PartitionLog` is used by one thread, its owner's; `open` may run in another beforehand, and `Flush.run` and
+`Deletion.run` beside it. It starts no thread and never waits for the device: what must be synced or unlinked is
+handed out as a value to run elsewhere.
+
+Appending looks at a batch's header only, writes the batch in one call with its offset and leader epoch put in, and
+keeps the index entries in memory. Reading returns a range of a file, not bytes. Positions (`LogPosition`) carry the
+segment and the byte beside the offset, so that a reader limited by the high watermark needs no look-up for it.
+
+A failed write leaves no trace: the log ends where it ended before, the caller gets KAFKA_STORAGE_ERROR, and the
+next append tries again.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from barnabas.log import recovery, retention, timestamps
+from barnabas.log.files import FilePool
+from barnabas.log.flushing import Flush
+from barnabas.log.names import (
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    marked_folder,
+    partition_folder,
+)
+from barnabas.log.positions import Appended, FileRange, LogPosition
+from barnabas.log.producer_state import NO_OFFSET, last_sequence_of
+from barnabas.log.replay import replay_batch
+from barnabas.log.segment import RecentBatches
+from barnabas.log.segments import Segments
+from barnabas.log.stamping import stamped_head
+from barnabas.log.validation import LOG_APPEND_TIME, check_assigned_batches, check_client_batch
+from barnabas.ports import SystemRandom
+from barnabas.protocol.batch import (
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    LOG_APPEND_TIME_FLAG,
+    MAGIC_AT,
+    TRANSACTIONAL_FLAG,
+)
+from barnabas.protocol.errors import Error, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.config.topic import TopicConfig
+    from barnabas.log.deletion import Deletion
+    from barnabas.log.index import AbortedTxn
+    from barnabas.log.timestamps import TimestampedOffset
+    from barnabas.ports import Clock, Disk, Random
+    from barnabas.protocol.batch import BatchHeader
+    from barnabas.protocol.uuids import Uuid
+    from barnabas.protocol.varint import Buffer
+
+__all__ = ["Appended", "FileRange", "LogPosition", "PartitionLog"]
+
+HOT_TAIL_BYTES = 16 * 1024 * 1024
+"""What was written last is in the page cache: no need to ask."""
+
+PRODUCER_ID_EXPIRATION_MS = 86_400_000
+
+_ASSIGNED = Struct(">qii")
+
+
+class PartitionLog:
+    """Invariants: the log start and the recovery point are at most the log end; every offset below the log end has
+    been given out, and a batch that was acknowledged lies below it."""
+
+    __slots__ = (
+        "_clock",
+        "_disk",
+        "_used",
+        "epochs",
+        "last_flush_ms",
+        "log_end_offset",
+        "log_start_offset",
+        "name",
+        "on_roll",
+        "partition",
+        "producers",
+        "recovery_point",
+        "segments",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        folder: str,
+        topic: str,
+        partition: int,
+        config: TopicConfig,
+        loaded: recovery.LoadedLog,
+        *,
+        disk: Disk,
+        clock: Clock,
+        files: FilePool | None,
+        random: Random | None,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.name = partition_folder(topic, partition)
+        self.topic_id = loaded.topic_id
+        self.segments = Segments(
+            loaded.segments,
+            folder,
+            self.name,
+            config,
+            disk,
+            FilePool(disk) if files is None else files,
+            clock,
+            SystemRandom() if random is None else random,
+        )
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.log_end_offset
+        self.recovery_point = loaded.recovery_point
+        self.producers = loaded.producers
+        self.epochs = loaded.epochs
+        self.last_flush_ms = clock.now_ms()
+        self.on_roll: Callable[[PartitionLog], None] | None = None
+        """Called when a segment was closed: what it holds should be flushed soon, in another thread."""
+        self._disk = disk
+        self._clock = clock
+        self._used = False
+
+    @classmethod
+    def create(
+        cls,
+        folder: str,
+        topic: str,
+        partition: int,
+        topic_id: Uuid,
+        config: TopicConfig,
+        *,
+        disk: Disk,
+        clock: Clock,
+        files: FilePool | None = None,
+        random: Random | None = None,
+    ) -> PartitionLog:
+        """A new, empty log in a folder that does not exist yet. Nothing of it is durable before the first flush."""
+        loaded = recovery.create(disk, folder, partition_folder(topic, partition), topic_id, config, clock.now_ms())
+        log = cls(folder, topic, partition, config, loaded, disk=disk, clock=clock, files=files, random=random)
+        log.segments.note_unsynced(PARTITION_METADATA)
+        log.segments.note_unsynced(LEADER_EPOCH_CHECKPOINT)
+        return log
+
+    @classmethod
+    def open(
+        cls,
+        folder: str,
+        topic: str,
+        partition: int,
+        config: TopicConfig,
+        *,
+        disk: Disk,
+        clock: Clock,
+        recovery_point: int,
+        log_start_offset: int,
+        clean_shutdown: bool,
+        files: FilePool | None = None,
+        random: Random | None = None,
+        producer_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+    ) -> PartitionLog:
+        """The log in an existing folder, repaired where it must be. Safe to call in a worker thread."""
+        loaded = recovery.load(
+            disk,
+            folder,
+            partition_folder(topic, partition),
+            config,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            clean_shutdown=clean_shutdown,
+            now_ms=clock.now_ms(),
+            producer_expiration_ms=producer_expiration_ms,
+        )
+        return cls(folder, topic, partition, config, loaded, disk=disk, clock=clock, files=files, random=random)
+
+    @property
+    def folder(self) -> str:
+        return self.segments.folder
+
+    @property
+    def config(self) -> TopicConfig:
+        return self.segments.config
+
+    @config.setter
+    def config(self, config: TopicConfig) -> None:
+        """A changed setting takes effect with the next append, roll or retention."""
+        self.segments.config = config
+
+    @property
+    def end_position(self) -> LogPosition:
+        active = self.segments.active
+        return LogPosition(self.log_end_offset, active.base_offset, active.size)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self.segments.all)
+
+    @property
+    def unflushed_messages(self) -> int:
+        return self.log_end_offset - self.recovery_point
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest leader epoch of which the log holds a batch, or -1."""
+        return self.epochs.latest
+
+    def begin_epoch(self, leader_epoch: int) -> None:
+        """This replica leads from the log's end on, in a new epoch."""
+        self._assign_epoch(leader_epoch, self.log_end_offset)
+
+    def append_as_leader(self, batch: memoryview, leader_epoch: int) -> Appended:
+        """Appends a client's batch at the end of the log, or finds that it is there already.
+
+        Raises KafkaError with Kafka's code when the batch is not acceptable or cannot be written; then nothing of it
+        is in the log.
+        """
+        segments = self.segments
+        config = segments.config
+        now_ms = self._clock.now_ms()
+        fields = check_client_batch(batch, config, now_ms, self.name)
+        _, length, _, _, _, attributes, last_delta, _, max_ms, producer_id, producer_epoch, sequence, _ = fields
+        if producer_id >= 0:
+            last_sequence = last_sequence_of(sequence, last_delta)
+            earlier = self.producers.check(producer_id, producer_epoch, sequence, last_sequence)
+            if earlier is not None:
+                return Appended(
+                    earlier.first_offset, earlier.last_offset, earlier.timestamp, self.log_start_offset, True
+                )
+            self._check_transaction(producer_id, attributes)
+        size = length + LENGTH_OVERHEAD
+        base_offset = self.log_end_offset
+        last_offset = base_offset + last_delta
+        append_time_ms = -1
+        assigned = _ASSIGNED.pack(base_offset, length, leader_epoch)
+        if config.message_timestamp_type == LOG_APPEND_TIME:
+            append_time_ms = max_ms = now_ms
+            head = stamped_head(batch, assigned, attributes | LOG_APPEND_TIME_FLAG, now_ms)
+            buffers: tuple[Buffer, ...] = (head, batch[HEADER_SIZE:])
+        elif attributes & LOG_APPEND_TIME_FLAG:
+            head = stamped_head(batch, assigned, attributes & ~LOG_APPEND_TIME_FLAG, max_ms)
+            buffers = (head, batch[HEADER_SIZE:])
+        else:
+            buffers = (assigned, batch[MAGIC_AT:])
+        if leader_epoch != self.epochs.latest:
+            self.begin_epoch(leader_epoch)
+        if size > config.segment_bytes or segments.must_roll(size, last_offset, max_ms, now_ms):
+            self._make_room(size, base_offset)
+
+        self._used = True
+        position = segments.write(buffers, size)
+        segments.index_batch(base_offset, last_offset, position, size, max_ms)
+        self.log_end_offset = last_offset + 1
+        if producer_id >= 0:
+            entry = self.producers.append(
+                producer_id, producer_epoch, sequence, last_sequence, base_offset, last_offset, max_ms
+            )
+            if attributes & TRANSACTIONAL_FLAG:
+                self.producers.begin_txn(producer_id, entry, base_offset)
+        return Appended(base_offset, last_offset, append_time_ms, self.log_start_offset, False)
+
+    def append_at(self, batches: memoryview) -> Appended | None:
+        """Appends batches that have their offsets and epochs already, as a follower or a Raft log does.
+
+        A batch that is cut off at the end is left out; None when there is no whole one. Raises KafkaError when a
+        batch is corrupt or cannot be written, UnexpectedOffsetError when they do not continue the log.
+        """
+        headers = check_assigned_batches(batches, self.log_end_offset, self.name)
+        if not headers:
+            return None
+        (start, first), (last_start, last) = headers[0], headers[-1]
+        size = last_start + last.size - start
+        if size > self.config.segment_bytes and len(headers) > 1:
+            for position, header in headers:
+                self.append_at(batches[position : position + header.size])
+            return Appended(first.base_offset, last.last_offset, -1, self.log_start_offset, False)
+        for _, header in headers:
+            if header.partition_leader_epoch >= 0:
+                self._assign_epoch(header.partition_leader_epoch, header.base_offset)
+        newest_ms = max(header.max_timestamp for _, header in headers)
+        if size > self.config.segment_bytes or self.segments.must_roll(
+            size, last.last_offset, newest_ms, self._clock.now_ms()
+        ):
+            self._make_room(size, first.base_offset)
+        self._used = True
+        written_at = self.segments.write((batches[start : start + size],), size)
+        for position, header in headers:
+            self._take_assigned(header, written_at + position - start, batches[position : position + header.size])
+        return Appended(first.base_offset, last.last_offset, -1, self.log_start_offset, False)
+
+    def read(self, offset: int, max_bytes: int, limit: LogPosition, *, whole_first_batch: bool) -> FileRange | None:
+        """The bytes of batches from the one that holds `offset` on, up to `limit`; None when there are none to give.
+
+        With `whole_first_batch` the first batch comes whole even if it is larger than `max_bytes`. After it, the
+        range may end within a batch. All bytes of a range lie in one segment.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise KafkaError(
+                Error.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is not within {self.name}, which has {self.log_start_offset}–{self.log_end_offset}",
+            )
+        if offset >= limit.offset:
+            return None
+        self._used = True
+        place = self.segments.find(offset)
+        if place is None:
+            return None
+        segment, position, first_size = place
+        if segment.base_offset == limit.segment:
+            end = limit.position
+        elif segment.base_offset < limit.segment:
+            end = segment.size
+        else:
+            return None
+        if max_bytes < first_size:
+            if not whole_first_batch:
+                return None
+            max_bytes = first_size
+        length = end - position
+        if length <= 0:
+            return None
+        if length > max_bytes:
+            length = segment.whole_batches(position, max_bytes)
+        return FileRange(self.segments.open_file(segment), position, length)
+
+    def is_cold(self, found: FileRange) -> bool:
+        """Whether sending the range might wait for the device, so that it should be read ahead elsewhere first."""
+        active = self.segments.active
+        if found.file is active.file and found.position >= active.size - HOT_TAIL_BYTES:
+            return False
+        return not self._disk.is_resident(found.file.fd, found.position, found.length)
+
+    def position_of(self, offset: int) -> LogPosition:
+        """Where an offset between log start and log end lies: how a checkpointed high watermark becomes a position."""
+        place = self.segments.find(offset) if offset < self.log_end_offset else None
+        if place is None:
+            return self.end_position
+        return LogPosition(offset, place.segment.base_offset, place.position)
+
+    def offset_by_timestamp(self, timestamp: int) -> TimestampedOffset | None:
+        """The first record at or after a point in time; None when all are older."""
+        return timestamps.first_at_or_after(self.segments, timestamp, self.log_start_offset)
+
+    def max_timestamp_offset(self) -> TimestampedOffset | None:
+        """The first record with the largest timestamp; None in a log without timestamps."""
+        return timestamps.with_largest_timestamp(self.segments)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(the largest epoch at most `epoch`, the offset after its last record); (-1, -1) when that is not known."""
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def last_stable_position(self, high_watermark: LogPosition) -> LogPosition:
+        """How far a reader of committed data may read: to the first open transaction, or the high watermark."""
+        self.producers.high_watermark_moved(high_watermark.offset)
+        unstable = self.producers.first_unstable_offset()
+        if unstable is None or unstable >= high_watermark.offset:
+            return high_watermark
+        return self.position_of(max(unstable, self.log_start_offset))
+
+    def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTxn]:
+        """The aborted transactions that have records between two offsets."""
+        return self.segments.aborted_between(offset, end_offset)
+
+    def maybe_roll(self) -> bool:
+        """Closes the active segment if its first batch is older than `segment.ms`, so that idle data expires too."""
+        segment = self.segments.active
+        if not segment.size:
+            return False
+        first_ms = self.segments.first_timestamp_of(segment)
+        age_ms = self._clock.now_ms() - (first_ms if first_ms >= 0 else segment.created_ms)
+        if age_ms <= self.config.segment_ms - segment.jitter_ms:
+            return False
+        self.roll(self.log_end_offset)
+        return True
+
+    def roll(self, base_offset: int) -> None:
+        """Closes the active segment and begins a new one at the log's end, or at a later offset that follows."""
+        if base_offset == self.segments.active.base_offset:
+            return
+        self.segments.roll(base_offset, self.producers.producers)
+        if self.on_roll is not None:
+            self.on_roll(self)
+
+    def apply_retention(self, high_watermark: int) -> int:
+        """Drops the segments that the topic's settings let go. Returns how many; their files are in `deletions`."""
+        count = retention.count_expired(
+            self.segments,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self.log_end_offset,
+            high_watermark=high_watermark,
+            now_ms=self._clock.now_ms(),
+        )
+        if not count:
+            return 0
+        if count == len(self.segments.all):
+            self.roll(self.log_end_offset)
+        self.segments.drop(self.segments.all[:count])
+        self._move_log_start(max(self.log_start_offset, self.segments.all[0].base_offset))
+        return count
+
+    def take_due_deletions(self) -> list[Deletion]:
+        """Files of dropped segments whose time has come: to be run, in any thread."""
+        return self.segments.take_due_deletions()
+
+    def advance_log_start(self, offset: int) -> None:
+        """Records before `offset` no longer exist for readers. Segments that end before it go with retention."""
+        if offset > self.log_end_offset:
+            raise KafkaError(
+                Error.OFFSET_OUT_OF_RANGE, f"{self.name} cannot start at {offset}: it ends at {self.log_end_offset}"
+            )
+        if offset > self.log_start_offset:
+            self._move_log_start(offset)
+
+    def truncate_to(self, offset: int) -> bool:
+        """Removes everything from `offset` on, as a follower does that has what its leader has not. True if there
+        was anything. When a batch straddles the offset, it goes too."""
+        if self.epochs.truncate_from_end(min(offset, self.log_end_offset)):
+            self._save_epochs()
+        if offset >= self.log_end_offset:
+            return False
+        if offset < self.segments.all[0].base_offset:
+            self.truncate_fully(offset)
+            return True
+        self.segments.drop(self.segments.all[self.segments.number_of(offset) + 1 :])
+        self.log_end_offset = self.segments.cut_active(offset)
+        self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
+        self.recovery_point = min(self.recovery_point, self.log_end_offset)
+        recovery.reload_producers(
+            self._disk, self.producers, self.segments.all, self.log_start_offset, self.log_end_offset
+        )
+        return True
+
+    def truncate_fully(self, offset: int) -> None:
+        """Removes everything and lets the log go on at `offset`."""
+        self.segments.replace_all(offset)
+        self.epochs.clear()
+        self._save_epochs()
+        self.producers.clear(offset)
+        self.log_start_offset = self.log_end_offset = offset
+        self.recovery_point = min(self.recovery_point, offset)
+
+    def prepare_flush(self) -> Flush:
+        """What to sync so that all that is in the log now survives the machine."""
+        segments = self.segments
+        paths, folder = segments.begin_sync()
+        if self.log_end_offset > self.recovery_point:
+            paths += (segment.log_path for segment in segments.all[segments.number_of(self.recovery_point) :])
+        return Flush(self.log_end_offset, tuple(paths), folder)
+
+    def flushed(self, flush: Flush) -> None:
+        """A flush has run: the log need not be checked before its end offset after a crash."""
+        self.recovery_point = max(self.recovery_point, min(flush.end_offset, self.log_end_offset))
+        self.last_flush_ms = self._clock.now_ms()
+        self.segments.end_sync()
+
+    def flush(self) -> None:
+        """Syncs everything, here and now. Waits for the device."""
+        flush = self.prepare_flush()
+        try:
+            flush.run(self._disk)
+        except OSError as error:
+            raise self.segments.storage_error("flush", error) from error
+        self.flushed(flush)
+
+    def expire_producers(self, expiration_ms: int = PRODUCER_ID_EXPIRATION_MS) -> int:
+        return self.producers.expire(self._clock.now_ms(), expiration_ms)
+
+    def release_if_idle(self) -> bool:
+        """Called now and then: closes the files of a log that nobody used since the last call. True if it did."""
+        if self._used:
+            self._used = False
+            return False
+        was_awake = self.segments.is_awake()
+        self.segments.release()
+        return was_awake
+
+    def release_files(self) -> None:
+        """Closes every file. The log stays usable: the next append or read opens what it needs."""
+        self.segments.release()
+
+    def close(self) -> None:
+        """Ends a clean life: indexes and producer state are written, everything is synced, files are closed."""
+        self.segments.finish()
+        if self.log_end_offset > self.segments.active.base_offset:
+            # A segment that begins at the end has its snapshot already.
+            self.segments.snapshot_producers(self.log_end_offset, self.producers.producers)
+        self.flush()
+        self.segments.release()
+
+    def rename_away(self, unique_hex: str, mark: str) -> str:
+        """Takes the log out of sight at once, by a name that ends in `mark`. Returns the new folder. This object must
+        not be used any more."""
+        return self.segments.rename_folder(marked_folder(self.topic, self.partition, unique_hex, mark))
+
+    def _check_transaction(self, producer_id: int, attributes: int) -> None:
+        entry = self.producers.producers.get(producer_id)
+        if entry is not None and entry.txn_first_offset != NO_OFFSET and not attributes & TRANSACTIONAL_FLAG:
+            raise KafkaError(
+                Error.INVALID_TXN_STATE,
+                f"producer {producer_id} has an open transaction on {self.name} and sent a batch outside of it",
+            )
+
+    def _make_room(self, size: int, base_offset: int) -> None:
+        if size > self.config.segment_bytes:
+            raise KafkaError(
+                Error.RECORD_LIST_TOO_LARGE,
+                f"{size} bytes for {self.name} exceed segment.bytes={self.config.segment_bytes}",
+            )
+        self.roll(max(base_offset, self.log_end_offset))
+
+    def _take_assigned(self, header: BatchHeader, position: int, batch: memoryview) -> None:
+        """A batch that brought its offset along was written: everything that follows from it."""
+        active = self.segments.active
+        if header.base_offset != self.log_end_offset:
+            # Readers of an offset in the gap must not be led to the batch before it.
+            active.recent = RecentBatches()
+        self.segments.index_batch(header.base_offset, header.last_offset, position, header.size, header.max_timestamp)
+        self.log_end_offset = header.next_offset
+        aborted = replay_batch(self.producers, header, batch)
+        if aborted is not None:
+            self.segments.note_aborted(aborted)
+
+    def _assign_epoch(self, epoch: int, start_offset: int) -> None:
+        if self.epochs.assign(epoch, start_offset):
+            self._save_epochs()
+
+    def _save_epochs(self) -> None:
+        try:
+            self.epochs.save()
+        except OSError as error:
+            raise self.segments.storage_error("note the leader epochs of", error) from error
+        self.segments.note_unsynced(LEADER_EPOCH_CHECKPOINT)
+
+    def _move_log_start(self, offset: int) -> None:
+        self.log_start_offset = offset
+        if self.epochs.truncate_from_start(offset):
+            self._save_epochs()

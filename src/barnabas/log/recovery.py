@@ -1,0 +1,374 @@
+"""Opening a partition's folder: what is there, what of it can be trusted, and what has to be made again.
+
+After a clean shutdown the files are right as they are: segments are known by their names and lengths, and only the
+last few batches of the last segment are walked over to find the log's end. After a crash, everything from the
+recovery point on (up to there the log was synced) is read once, batch by batch, checksums included: indexes and
+producer state are made anew, and the first thing that is not a whole, valid batch ends the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from bisect import bisect_right
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.log import index
+from barnabas.log.checkpoints import CheckpointError, read_topic_id, write_topic_id
+from barnabas.log.deletion import unlink_if_there
+from barnabas.log.leader_epochs import LeaderEpochs
+from barnabas.log.names import (
+    CLEANED,
+    DELETED,
+    LOG,
+    OFFSET_INDEX,
+    PARTITION_METADATA,
+    PRODUCER_SNAPSHOT,
+    SEGMENT_FILES,
+    SWAP,
+    TIME_INDEX,
+    TXN_INDEX,
+    offset_file,
+    parse_offset_file,
+)
+from barnabas.log.producer_snapshot import CorruptSnapshotError, read_snapshot, write_snapshot
+from barnabas.log.producer_state import ProducerState
+from barnabas.log.replay import replay_batch
+from barnabas.log.scanning import check_segment, scan
+from barnabas.log.segment import CorruptSegmentError, Segment, create_segment, walk
+
+if TYPE_CHECKING:
+    from barnabas.config.topic import TopicConfig
+    from barnabas.ports import Disk
+    from barnabas.protocol.batch import BatchHeader
+    from barnabas.protocol.uuids import Uuid
+
+logger = logging.getLogger(__name__)
+
+
+_NO_MORE_EPOCHS = 2**31 - 1
+
+
+class Tail(NamedTuple):
+    """The end of a segment."""
+
+    end_offset: int
+    bytes_since_index_entry: int
+
+
+class LoadedLog(NamedTuple):
+    segments: list[Segment]
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    producers: ProducerState
+    epochs: LeaderEpochs
+    topic_id: Uuid | None
+
+
+def create(disk: Disk, folder: str, partition_name: str, topic_id: Uuid, config: TopicConfig, now_ms: int) -> LoadedLog:
+    """A new folder with an empty log."""
+    disk.make_folder(folder)
+    write_topic_id(disk, f"{folder}/{PARTITION_METADATA}", topic_id)
+    epochs = LeaderEpochs(disk, folder)
+    epochs.save()
+    first = create_segment(disk, folder, 0, config.segment_bytes if config.preallocate else 0)
+    first.created_ms = now_ms
+    return LoadedLog([first], 0, 0, 0, ProducerState(partition_name), epochs, topic_id)
+
+
+def load(
+    disk: Disk,
+    folder: str,
+    partition_name: str,
+    config: TopicConfig,
+    *,
+    recovery_point: int,
+    log_start_offset: int,
+    clean_shutdown: bool,
+    now_ms: int,
+    producer_expiration_ms: int,
+) -> LoadedLog:
+    """Everything that is known of a partition's folder. Repairs what it must, and says so in the log."""
+    bases, snapshots = _survey(disk, folder)
+    segments = [Segment(folder, base, disk.size(offset_file(folder, base, LOG))) for base in bases]
+    producers = ProducerState(partition_name)
+    epochs = _load_epochs(disk, folder, segments)
+    tail: Tail | None = None
+    suspect = len(segments) if clean_shutdown else _number_of(segments, recovery_point)
+    _rebuild_missing_indexes(disk, segments[:suspect], config)
+    if clean_shutdown and segments:
+        try:
+            tail = _find_tail(disk, segments[-1])
+        except (CorruptSegmentError, index.CorruptIndexError) as error:
+            logger.warning("%s was shut down cleanly, but: %s", segments[-1].log_path, error)
+            suspect -= 1
+    if suspect < len(segments):
+        start = segments[suspect].base_offset
+        _restore_producers(disk, producers, segments, snapshots, log_start_offset, start)
+        _recover_segments(disk, segments, suspect, config, producers, epochs)
+    if segments and tail is None:
+        tail = _find_tail(disk, segments[-1])
+    if tail is None or tail.end_offset < log_start_offset:
+        _start_over(disk, folder, segments, producers, epochs, log_start_offset)
+        tail = Tail(log_start_offset, 0)
+
+    log_start_offset = max(log_start_offset, segments[0].base_offset)
+    if epochs.truncate_from_end(tail.end_offset) | epochs.truncate_from_start(log_start_offset):
+        epochs.save()
+    _remove_stray_snapshots(disk, folder, snapshots, segments)
+    if producers.end_offset != tail.end_offset:
+        _restore_producers(disk, producers, segments, snapshots, log_start_offset, tail.end_offset)
+    producers.expire(now_ms, producer_expiration_ms)
+    segments[-1].created_ms = now_ms
+    segments[-1].bytes_since_index_entry = tail.bytes_since_index_entry
+    return LoadedLog(
+        segments,
+        log_start_offset,
+        tail.end_offset,
+        tail.end_offset if clean_shutdown else min(recovery_point, tail.end_offset),
+        producers,
+        epochs,
+        read_topic_id(disk, f"{folder}/{PARTITION_METADATA}"),
+    )
+
+
+def reload_producers(
+    disk: Disk, producers: ProducerState, segments: list[Segment], log_start_offset: int, log_end_offset: int
+) -> None:
+    """Brings the producer state of a log that was truncated back to its new end."""
+    _, snapshots = _survey(disk, segments[0].folder)
+    _restore_producers(disk, producers, segments, snapshots, log_start_offset, log_end_offset)
+
+
+def rebuild_indexes(disk: Disk, segment: Segment, config: TopicConfig) -> None:
+    """Makes the offset and time index of one segment again from its batches. The log itself stays as it is."""
+    rebuilt = index.ActiveIndex.cleared(disk, segment.folder, segment.base_offset)
+    check_segment(disk, segment, config.index_interval_bytes, rebuilt, _NO_MORE_EPOCHS, lambda _header, _batch: None)
+    rebuilt.write_pending()
+    if segment.index is not None:
+        segment.index = rebuilt
+
+
+def _survey(disk: Disk, folder: str) -> tuple[list[int], list[int]]:
+    """(base offsets of segments, offsets of producer snapshots), both rising, once leftovers are out of the way."""
+    names = disk.list_folder(folder)
+    if any(name.endswith((DELETED, CLEANED, SWAP)) for name in names):
+        _finish_interrupted_work(disk, folder, names)
+        names = disk.list_folder(folder)
+    found: dict[str, list[int]] = {suffix: [] for suffix in (*SEGMENT_FILES, PRODUCER_SNAPSHOT)}
+    for name in names:
+        if (parsed := parse_offset_file(name)) is not None:
+            found[parsed[1]].append(parsed[0])
+    segments = set(found[LOG])
+    for suffix in (OFFSET_INDEX, TIME_INDEX, TXN_INDEX):
+        for base in found[suffix]:
+            if base not in segments:
+                logger.warning("%s has no segment and is removed", offset_file(folder, base, suffix))
+                disk.unlink(offset_file(folder, base, suffix))
+    return sorted(segments), sorted(found[PRODUCER_SNAPSHOT])
+
+
+def _finish_interrupted_work(disk: Disk, folder: str, names: list[str]) -> None:
+    """Removes what was deleted or only half made, and completes exchanges of segments that were decided.
+
+    Cleaned segments take the place of the old ones by way of `.swap` names. From the first such name on the exchange
+    is decided; while `.cleaned` names are left, those from the lowest of them on are not.
+    """
+    undecided = min((int(name[:20]) for name in names if name.endswith(CLEANED)), default=None)
+    swaps = []
+    for name in names:
+        if name.endswith((DELETED, CLEANED)) and not name.endswith(f".checkpoint{DELETED}"):
+            unlink_if_there(disk, f"{folder}/{name}")
+        elif name.endswith(SWAP):
+            if undecided is not None and int(name[:20]) >= undecided:
+                disk.unlink(f"{folder}/{name}")
+            else:
+                swaps.append(name)
+    for name in swaps:
+        if name.endswith(LOG + SWAP):
+            _make_room_for_swap(disk, folder, int(name[:20]), names)
+    for name in swaps:
+        disk.rename(f"{folder}/{name}", f"{folder}/{name.removesuffix(SWAP)}")
+
+
+def _make_room_for_swap(disk: Disk, folder: str, base: int, names: list[str]) -> None:
+    """Removes the segments whose offsets the swapped-in one covers."""
+    path = offset_file(folder, base, LOG) + SWAP
+    end = base + 1
+    for header, _, _ in scan(disk, path, 0, disk.size(path)):
+        end = header.next_offset
+    for name in names:
+        if (parsed := parse_offset_file(name)) is not None and parsed[1] == LOG and base <= parsed[0] < end:
+            for suffix in SEGMENT_FILES:
+                unlink_if_there(disk, offset_file(folder, parsed[0], suffix))
+
+
+def _load_epochs(disk: Disk, folder: str, segments: list[Segment]) -> LeaderEpochs:
+    try:
+        return LeaderEpochs.load(disk, folder)
+    except CheckpointError as error:
+        logger.warning("%s; the leader epochs are read from the log instead", error)
+    epochs = LeaderEpochs(disk, folder)
+    for segment in segments:
+        for header, _, _ in scan(disk, segment.log_path, 0, segment.size):
+            _take_epoch(epochs, header)
+    epochs.save()
+    return epochs
+
+
+def _take_epoch(epochs: LeaderEpochs, header: BatchHeader) -> None:
+    if header.partition_leader_epoch > epochs.latest:
+        epochs.assign(header.partition_leader_epoch, header.base_offset)
+
+
+def _rebuild_missing_indexes(disk: Disk, segments: list[Segment], config: TopicConfig) -> None:
+    if not segments:
+        return
+    present = set(disk.list_folder(segments[0].folder))
+    for segment in segments:
+        stem = f"{segment.base_offset:020d}"
+        if stem + OFFSET_INDEX not in present or stem + TIME_INDEX not in present:
+            logger.warning("an index of %s is missing and is made again", segment.log_path)
+            rebuild_indexes(disk, segment, config)
+
+
+def _number_of(segments: list[Segment], offset: int) -> int:
+    return max(bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
+
+
+def _find_tail(disk: Disk, segment: Segment) -> Tail:
+    """Walks from the last index entry to the segment's end."""
+    position = index.last_offset_entry(disk, segment.folder, segment.base_offset).position
+    end_offset = segment.base_offset
+    if segment.size:
+        fd = disk.open(segment.log_path, os.O_RDONLY)
+        try:
+            for batch in walk(disk, fd, segment.base_offset, position, segment.size):
+                end_offset = batch.last_offset + 1
+        finally:
+            disk.close(fd)
+    return Tail(end_offset, segment.size - position)
+
+
+def _recover_segments(
+    disk: Disk, segments: list[Segment], first: int, config: TopicConfig, producers: ProducerState, epochs: LeaderEpochs
+) -> None:
+    """Checks the segments from `first` on. A broken batch ends the log there: later segments go."""
+    for number in range(first, len(segments)):
+        segment = segments[number]
+        if number > first:
+            _snapshot(disk, producers, segment)
+        if _recover_segment(disk, segment, config, producers, epochs):
+            continue
+        for later in segments[number + 1 :]:
+            logger.warning("%s comes after broken data and is removed", later.log_path)
+            _unlink_segment(disk, later)
+        del segments[number + 1 :]
+        break
+    epochs.save()
+
+
+def _recover_segment(
+    disk: Disk, segment: Segment, config: TopicConfig, producers: ProducerState, epochs: LeaderEpochs
+) -> bool:
+    """Makes indexes and producer state again, and cuts the file after the last valid batch. True if nothing was cut."""
+    rebuilt = index.ActiveIndex.cleared(disk, segment.folder, segment.base_offset)
+    unlink_if_there(disk, offset_file(segment.folder, segment.base_offset, TXN_INDEX))
+
+    def take(header: BatchHeader, batch: memoryview) -> None:
+        _take_epoch(epochs, header)
+        aborted = replay_batch(producers, header, batch)
+        if aborted is not None:
+            index.append_aborted_txn(disk, segment.folder, segment.base_offset, aborted)
+
+    interval = config.index_interval_bytes
+    valid_bytes, producers.end_offset = check_segment(disk, segment, interval, rebuilt, epochs.latest, take)
+    rebuilt.write_pending()
+    if valid_bytes == segment.size:
+        return True
+    logger.warning("%s is cut at %d of %d bytes: no valid batch follows", segment.log_path, valid_bytes, segment.size)
+    fd = disk.open(segment.log_path, os.O_WRONLY)
+    try:
+        disk.truncate(fd, valid_bytes)
+    finally:
+        disk.close(fd)
+    segment.size = valid_bytes
+    return False
+
+
+def _restore_producers(
+    disk: Disk, producers: ProducerState, segments: list[Segment], snapshots: list[int], start: int, end: int
+) -> None:
+    """Brings the producer state to offset `end`: from the newest good snapshot before it, and the batches after that.
+
+    Snapshots beyond `end`, and broken ones, are removed.
+    """
+    folder = segments[0].folder
+    producers.clear(start)
+    while snapshots and snapshots[-1] > start:
+        offset = snapshots[-1]
+        path = offset_file(folder, offset, PRODUCER_SNAPSHOT)
+        if offset <= end:
+            try:
+                producers.restore(read_snapshot(disk, path), offset)
+                break
+            except CorruptSnapshotError as error:
+                logger.warning("%s is passed over: %s", path, error)
+        disk.unlink(path)
+        snapshots.pop()
+    for segment in segments[_number_of(segments, producers.end_offset) :]:
+        if segment.base_offset >= end:
+            break
+        _replay_segment(disk, producers, segment, end)
+    producers.end_offset = end
+
+
+def _replay_segment(disk: Disk, producers: ProducerState, segment: Segment, end: int) -> None:
+    entry = index.lookup_offset(disk, segment.folder, segment.base_offset, producers.end_offset)
+    for header, _, data in scan(disk, segment.log_path, entry.position, segment.size):
+        if header.base_offset >= end:
+            return
+        if header.base_offset >= producers.end_offset:
+            replay_batch(producers, header, data)
+
+
+def _remove_stray_snapshots(disk: Disk, folder: str, snapshots: list[int], segments: list[Segment]) -> None:
+    """Keeps the snapshots at the beginnings of segments, and of the others the newest, if it is within the last."""
+    bases = {segment.base_offset for segment in segments}
+    strays = [offset for offset in snapshots if offset not in bases]
+    if strays and strays[-1] > segments[-1].base_offset:
+        strays.pop()
+    for offset in strays:
+        unlink_if_there(disk, offset_file(folder, offset, PRODUCER_SNAPSHOT))
+        snapshots.remove(offset)
+
+
+def _snapshot(disk: Disk, producers: ProducerState, segment: Segment) -> None:
+    path = offset_file(segment.folder, segment.base_offset, PRODUCER_SNAPSHOT)
+    write_snapshot(disk, path, producers.producers)
+
+
+def _start_over(
+    disk: Disk,
+    folder: str,
+    segments: list[Segment],
+    producers: ProducerState,
+    epochs: LeaderEpochs,
+    log_start_offset: int,
+) -> None:
+    """An empty log from `log_start_offset` on, in place of none, or of one that ends before it starts."""
+    for segment in segments:
+        logger.warning(
+            "%s ends before the log starts, at offset %d, and is removed", segment.log_path, log_start_offset
+        )
+        _unlink_segment(disk, segment)
+    segments[:] = [create_segment(disk, folder, log_start_offset, 0)]
+    producers.clear(log_start_offset)
+    epochs.clear()
+    epochs.save()
+
+
+def _unlink_segment(disk: Disk, segment: Segment) -> None:
+    for suffix in (*SEGMENT_FILES, PRODUCER_SNAPSHOT):
+        unlink_if_there(disk, offset_file(segment.folder, segment.base_offset, suffix))
