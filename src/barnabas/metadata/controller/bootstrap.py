@@ -1,0 +1,53 @@
+"""What a leader appends before it serves: the first records of a new cluster, the end of a broken transaction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.metadata import versions
+from barnabas.metadata.controller.configs import MIN_ISR
+from barnabas.metadata.image import DEFAULT_BROKERS
+from barnabas.metadata.snapshot import feature_record
+from barnabas.metadata.versions import VersionedRecord
+from barnabas.protocol import messages as m
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.metadata.image import MetadataImage
+
+_TRANSACTION_NAME = "Bootstrap records"
+
+
+def bootstrap_records() -> list[VersionedRecord]:
+    """The feature levels of a new cluster, as formatting writes them to bootstrap.checkpoint."""
+    return [feature_record(name, level) for name, level in versions.BOOTSTRAP_FEATURES.items()]
+
+
+def activation_records(
+    image: MetadataImage,
+    bootstrap: Sequence[VersionedRecord],
+    *,
+    is_in_transaction: bool,
+    min_insync_replicas: int,
+) -> list[VersionedRecord]:
+    """The records with which a leader takes over a log that says `image`."""
+    records = []
+    if is_in_transaction:
+        # Its leader is gone, so nobody will ever end it.
+        reason = m.AbortTransactionRecord(reason="the leader that began it is gone")
+        records.append(VersionedRecord(reason, 0))
+    if image.features.metadata_version == 0:
+        min_isr = m.ConfigRecord(
+            resource_type=DEFAULT_BROKERS.type,
+            resource_name=DEFAULT_BROKERS.name,
+            name=MIN_ISR,
+            value=str(min_insync_replicas),
+        )
+        records += [
+            VersionedRecord(m.BeginTransactionRecord(name=_TRANSACTION_NAME), 0),
+            *bootstrap,
+            VersionedRecord(min_isr, 0),
+            VersionedRecord(m.EndTransactionRecord(), 0),
+        ]
+    return records

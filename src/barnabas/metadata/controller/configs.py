@@ -1,0 +1,250 @@
+"""AlterConfigs and IncrementalAlterConfigs: dynamic settings of topics, brokers, the cluster and groups.
+
+Every resource of a request stands for itself, and all changes of one resource are made or none. The older AlterConfigs
+says what a resource's settings shall be, so what it does not name is deleted; the incremental one sets, deletes,
+appends to or subtracts from single settings.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.metadata.controller.context import Decision
+from barnabas.metadata.controller.topic_names import check_topic_name
+from barnabas.metadata.controller.topics import check_record_count
+from barnabas.metadata.image import ConfigResource, ResourceType
+from barnabas.metadata.versions import VersionedRecord
+from barnabas.protocol import messages as m
+from barnabas.protocol.errors import Error, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from barnabas.metadata.controller.context import Context
+    from barnabas.metadata.controller.state import ControllerState
+
+MIN_ISR = "min.insync.replicas"
+VALUE_BYTES_MAX = 32_767
+
+
+class Operation(IntEnum):
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Change(NamedTuple):
+    """One setting of a resource. A value of None deletes it."""
+
+    name: str
+    value: str | None
+
+
+def incremental_alter_configs(
+    state: ControllerState, request: m.IncrementalAlterConfigsRequest, context: Context
+) -> Decision:
+    repeated = _repeated((r.resource_type, r.resource_name) for r in request.resources)
+    response = m.IncrementalAlterConfigsResponse()
+    records: list[VersionedRecord] = []
+    for given in request.resources:
+        resource = ConfigResource(given.resource_type, given.resource_name)
+        result = m.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
+            resource_type=resource.type, resource_name=resource.name, error_message=None
+        )
+        response.responses.append(result)
+        try:
+            _check_resource(resource, repeated, [config.name for config in given.configs])
+            _check_values((c.name, c.value) for c in given.configs if c.config_operation != Operation.DELETE)
+            changes = [_changed(state, resource, config, context) for config in given.configs]
+            records += _altered(state, resource, changes, [], context)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.error, error.message
+    check_record_count(records)
+    return Decision(response, [] if request.validate_only else _with_cleared_elrs(state, records))
+
+
+def alter_configs(state: ControllerState, request: m.AlterConfigsRequest, context: Context) -> Decision:
+    repeated = _repeated((r.resource_type, r.resource_name) for r in request.resources)
+    response = m.AlterConfigsResponse()
+    records: list[VersionedRecord] = []
+    for given in request.resources:
+        resource = ConfigResource(given.resource_type, given.resource_name)
+        result = m.AlterConfigsResponse.AlterConfigsResourceResponse(
+            resource_type=resource.type, resource_name=resource.name, error_message=None
+        )
+        response.responses.append(result)
+        try:
+            _check_resource(resource, repeated, [config.name for config in given.configs])
+            _check_values((config.name, config.value) for config in given.configs)
+            changes = [Change(config.name, config.value) for config in given.configs]
+            kept = {change.name for change in changes}
+            dropped = [Change(name, None) for name in state.metadata.configs.of(resource) if name not in kept]
+            records += _altered(state, resource, changes, dropped, context)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.error, error.message
+    check_record_count(records)
+    return Decision(response, [] if request.validate_only else _with_cleared_elrs(state, records))
+
+
+def _repeated(resources: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
+    return {resource for resource, count in Counter(resources).items() if count > 1}
+
+
+def _check_resource(resource: ConfigResource, repeated: set[tuple[int, str]], names: Sequence[str]) -> None:
+    if resource in repeated:
+        raise KafkaError(Error.INVALID_REQUEST, "Each resource must appear at most once.")
+    if len(set(names)) != len(names):
+        raise KafkaError(Error.INVALID_REQUEST, "Error due to duplicate config keys")
+    match resource.type:
+        case ResourceType.TOPIC:
+            if not resource.name:
+                raise KafkaError(Error.INVALID_REQUEST, "Default topic resources are not allowed.")
+            check_topic_name(resource.name)
+        case ResourceType.GROUP:
+            if not resource.name:
+                raise KafkaError(Error.INVALID_REQUEST, "Default group resources are not allowed.")
+        case ResourceType.BROKER:
+            if resource.name:
+                _broker_id(resource.name)
+        case _:
+            raise KafkaError(Error.INVALID_REQUEST, f"Unknown resource type {resource.type}")
+
+
+def _broker_id(name: str) -> int:
+    try:
+        broker_id = int(name)
+    except ValueError:
+        raise KafkaError(Error.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}") from None
+    if broker_id < 0:
+        raise KafkaError(Error.INVALID_REQUEST, "Invalid negative broker ID.")
+    return broker_id
+
+
+def _check_values(values: Iterable[tuple[str, str | None]]) -> None:
+    missing = [name for name, value in values if value is None]
+    if missing:
+        raise KafkaError(Error.INVALID_REQUEST, f"Null value not supported for : {', '.join(missing)}")
+
+
+def _changed(
+    state: ControllerState,
+    resource: ConfigResource,
+    config: m.IncrementalAlterConfigsRequest.AlterableConfig,
+    context: Context,
+) -> Change:
+    known = state.metadata.configs.of(resource).get(config.name)
+    match config.config_operation:
+        case Operation.SET:
+            return Change(config.name, config.value)
+        case Operation.DELETE:
+            return Change(config.name, None)
+        case Operation.APPEND | Operation.SUBTRACT as number:
+            operation = Operation(number)
+            if not context.rules.is_list(resource.type, config.name):
+                raise KafkaError(
+                    Error.INVALID_CONFIG,
+                    f"Can't {operation.name} to key {config.name} because its type is not LIST.",
+                )
+            text = context.rules.default_text(resource.type, config.name) if known is None else known
+            return Change(config.name, _edited_list(text or "", operation, config.value or ""))
+        case other:
+            raise KafkaError(Error.INVALID_REQUEST, f"Unknown operations type {other}")
+
+
+def _edited_list(text: str, operation: Operation, operand: str) -> str:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    for part in operand.split(","):
+        if operation is Operation.APPEND and part not in parts:
+            parts.append(part)
+        elif operation is Operation.SUBTRACT and part in parts:
+            parts.remove(part)
+    return ",".join(parts)
+
+
+def _altered(
+    state: ControllerState,
+    resource: ConfigResource,
+    changes: Sequence[Change],
+    dropped: Sequence[Change],
+    context: Context,
+) -> list[VersionedRecord]:
+    known = state.metadata.configs.of(resource)
+    altered = [
+        change
+        for change in changes
+        # A broker re-reads what its settings point to, such as a key store, also when their text is the same.
+        if known.get(change.name) != change.value or resource.type == ResourceType.BROKER
+    ]
+    after = dict(known)
+    for change in (*altered, *dropped):
+        _check_min_isr(state, resource, change)
+        if change.value is None:
+            after.pop(change.name, None)
+            continue
+        if len(change.value.encode()) > VALUE_BYTES_MAX:
+            raise KafkaError(
+                Error.INVALID_CONFIG,
+                "The configuration value cannot be added because it exceeds the maximum value size of "
+                f"{VALUE_BYTES_MAX} bytes.",
+            )
+        after[change.name] = change.value
+    _check_settings(state, resource, after, context)
+    _check_existence(state, resource)
+    return [_record(resource, change) for change in (*altered, *dropped)]
+
+
+def _check_settings(
+    state: ControllerState, resource: ConfigResource, after: Mapping[str, str], context: Context
+) -> None:
+    layers = state.dynamic_layers(context.settings)
+    match resource.type:
+        case ResourceType.TOPIC:
+            context.rules.check_topic(after, layers)
+        case ResourceType.GROUP:
+            context.rules.check_group(after, layers)
+        case ResourceType.BROKER if resource.name:
+            context.rules.check_broker(after, layers)
+        case _:
+            context.rules.check_cluster(after, layers)
+
+
+def _check_existence(state: ControllerState, resource: ConfigResource) -> None:
+    if resource.type == ResourceType.TOPIC and state.topic(resource.name) is None:
+        raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist.")
+    if resource.type == ResourceType.BROKER and resource.name:
+        broker_id = int(resource.name)
+        if broker_id not in state.brokers and broker_id not in state.metadata.controllers:
+            raise KafkaError(Error.BROKER_ID_NOT_REGISTERED, f"No node with id {broker_id} found.")
+
+
+def _check_min_isr(state: ControllerState, resource: ConfigResource, change: Change) -> None:
+    """With ELR there must be one min.insync.replicas for the whole cluster."""
+    if change.name != MIN_ISR or resource.type != ResourceType.BROKER or not state.features.is_elr_enabled:
+        return
+    if resource.name and change.value is not None:
+        raise KafkaError(Error.INVALID_CONFIG, f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled.")
+    if not resource.name and change.value is None:
+        raise KafkaError(Error.INVALID_CONFIG, f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")
+
+
+def _with_cleared_elrs(state: ControllerState, records: list[VersionedRecord]) -> list[VersionedRecord]:
+    """Another min.insync.replicas makes the eligible replicas of before meaningless."""
+    if not state.features.is_elr_enabled:
+        return records
+    cleared = []
+    for record in records:
+        message = record.message
+        if isinstance(message, m.ConfigRecord) and message.name == MIN_ISR:
+            topic_name = message.resource_name if message.resource_type == ResourceType.TOPIC else ""
+            cleared.append(VersionedRecord(m.ClearElrRecord(topic_name=topic_name), 0))
+    return records + cleared
+
+
+def _record(resource: ConfigResource, change: Change) -> VersionedRecord:
+    record = m.ConfigRecord(
+        resource_type=resource.type, resource_name=resource.name, name=change.name, value=change.value
+    )
+    return VersionedRecord(record, 0)

@@ -1,0 +1,261 @@
+"""The record that takes a partition to a new state: in-sync set, leader, eligible replicas, assignment.
+
+A leader comes from the in-sync set; when that is empty, from the eligible leader replicas (ELR), who were in sync
+when the set fell below min.insync.replicas and so hold every committed record. When both are empty, the last known
+leader may come back; its log may have lost records, so it starts RECOVERING. Only where the topic allows unclean
+elections any other replica may.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.metadata import versions
+from barnabas.metadata.image import (
+    LOST_DIRECTORY,
+    MIGRATING_DIRECTORY,
+    NO_LEADER,
+    RECOVERING,
+    UNASSIGNED_DIRECTORY,
+    PartitionImage,
+    is_reserved_directory,
+)
+from barnabas.metadata.partitions import NO_LEADER_CHANGE, NO_RECOVERY_CHANGE
+from barnabas.metadata.versions import VersionedRecord
+from barnabas.protocol import messages as m
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from barnabas.metadata.controller.context import Settings
+    from barnabas.metadata.controller.state import ControllerState, PartitionKey
+    from barnabas.metadata.image import BrokerImage
+    from barnabas.protocol.uuids import Uuid
+
+
+class Election(Enum):
+    ONLINE = "online"
+    """From the in-sync set or the ELR, keeping the leader if it will do."""
+    PREFERRED = "preferred"
+    """The same, but the first replica goes before the present leader."""
+    UNCLEAN = "unclean"
+    """Any live replica if there is no other way."""
+
+
+class Target(NamedTuple):
+    """Where the partition is to go. None leaves a part as it is."""
+
+    isr: tuple[int, ...] | None = None
+    recovery_state: int | None = None
+    directories: Mapping[int, Uuid] = {}
+    """New directories by broker."""
+    lost_broker_id: int | None = None
+    """A broker that stopped without a clean shutdown and so may lack committed records."""
+
+
+class Rules(NamedTuple):
+    """What decides about leaders in this cluster, for this topic, at this moment."""
+
+    may_lead: Callable[[int], bool]
+    election: Election
+    min_isr: int
+    is_elr_enabled: bool
+    metadata_version: int
+
+
+def rules_for(
+    state: ControllerState,
+    settings: Settings,
+    key: PartitionKey,
+    *,
+    may_lead: Callable[[int], bool] | None = None,
+    election: Election | None = None,
+) -> Rules:
+    """The rules of one partition. `may_lead` replaces the question whether a broker is active."""
+    topic, partition = state.topic_and_partition(key)
+    min_isr = state.topic_setting(topic.name, "min.insync.replicas", settings)
+    unclean = state.topic_setting(topic.name, "unclean.leader.election.enable", settings)
+    is_unclean = settings.is_unclean_election_enabled if unclean is None else unclean.lower() == "true"
+    is_acceptable = may_lead or state.is_active
+    return Rules(
+        may_lead=lambda broker_id: is_acceptable(broker_id) and _has_online_directory(state, partition, broker_id),
+        election=election or (Election.UNCLEAN if is_unclean else Election.ONLINE),
+        min_isr=min(int(min_isr or settings.min_insync_replicas), len(topic.partitions[0].replicas)),
+        is_elr_enabled=state.features.is_elr_enabled,
+        metadata_version=state.features.metadata_version,
+    )
+
+
+def change_partition(
+    key: PartitionKey, partition: PartitionImage, target: Target, rules: Rules
+) -> VersionedRecord | None:
+    """The record that leads to `target` with the leader that the rules give, or None if nothing changes."""
+    wanted = _complete_reassignment(_wanted(partition, target))
+    wanted = _with_eligible(wanted, partition, target, rules)
+    elected = _elect(wanted, partition, rules)
+    after = _with_leader(wanted, elected, partition, rules)
+    record = _difference(key, partition, after)
+    if _begins_epoch_without_election(partition, after, rules):
+        record.leader = partition.leader
+    if record == m.PartitionChangeRecord(topic_id=key.topic_id, partition_id=key.partition_id):
+        return None
+    return VersionedRecord(record, versions.partition_version(rules.metadata_version))
+
+
+def default_directory(broker: BrokerImage) -> Uuid:
+    """The directory of a new replica: the only one there is, or one that the broker is to choose."""
+    if len(broker.directories) == 1:
+        return broker.directories[0]
+    return UNASSIGNED_DIRECTORY if broker.directories else MIGRATING_DIRECTORY
+
+
+class _Elected(NamedTuple):
+    leader: int
+    is_unclean: bool = False
+
+
+def _wanted(partition: PartitionImage, target: Target) -> PartitionImage:
+    directories = tuple(
+        target.directories.get(broker_id, directory)
+        for broker_id, directory in zip(partition.replicas, partition.directories, strict=True)
+    )
+    return partition._replace(
+        isr=partition.isr if target.isr is None else target.isr,
+        directories=directories,
+        leader_recovery_state=(
+            partition.leader_recovery_state if target.recovery_state is None else target.recovery_state
+        ),
+    )
+
+
+def _complete_reassignment(wanted: PartitionImage) -> PartitionImage:
+    """Ends a reassignment when every added replica is in sync and one remains that is not being removed."""
+    if not wanted.adding_replicas and not wanted.removing_replicas:
+        return wanted
+    removing = wanted.removing_replicas
+    isr = tuple(replica for replica in wanted.isr if replica not in removing)
+    if not isr or not set(wanted.adding_replicas) <= set(isr):
+        return wanted
+    kept = [
+        (replica, directory)
+        for replica, directory in zip(wanted.replicas, wanted.directories, strict=True)
+        if replica not in removing
+    ]
+    return wanted._replace(
+        isr=isr,
+        replicas=tuple(replica for replica, _ in kept),
+        directories=tuple(directory for _, directory in kept),
+        adding_replicas=(),
+        removing_replicas=(),
+    )
+
+
+def _with_eligible(wanted: PartitionImage, before: PartitionImage, target: Target, rules: Rules) -> PartitionImage:
+    """Who falls out of a set that is too small stays eligible, unless it may have lost records."""
+    if not rules.is_elr_enabled:
+        return wanted
+    if len(wanted.isr) >= rules.min_isr:
+        return wanted._replace(elr=())
+    candidates = sorted({*before.elr, *before.isr} - {*wanted.isr})
+    return wanted._replace(elr=tuple(replica for replica in candidates if replica != target.lost_broker_id))
+
+
+def _elect(wanted: PartitionImage, before: PartitionImage, rules: Rules) -> _Elected:
+    def is_valid(replica: int) -> bool:
+        pool = wanted.isr or wanted.elr
+        return replica in pool and rules.may_lead(replica)
+
+    if rules.election is Election.PREFERRED and is_valid(wanted.replicas[0]):
+        return _Elected(wanted.replicas[0])
+    for replica in (before.leader, *wanted.replicas):
+        if is_valid(replica):
+            return _Elected(replica)
+    last_leader = _last_known_leader(wanted, before, rules)
+    if last_leader is not None:
+        return _Elected(last_leader, is_unclean=True)
+    if rules.election is Election.UNCLEAN:
+        for replica in wanted.replicas:
+            if rules.may_lead(replica):
+                return _Elected(replica, is_unclean=True)
+    return _Elected(NO_LEADER)
+
+
+def _last_known_leader(wanted: PartitionImage, before: PartitionImage, rules: Rules) -> int | None:
+    if not rules.is_elr_enabled or wanted.isr or wanted.elr or len(before.last_known_elr) != 1:
+        return None
+    return before.last_known_elr[0] if rules.may_lead(before.last_known_elr[0]) else None
+
+
+def _with_leader(wanted: PartitionImage, elected: _Elected, before: PartitionImage, rules: Rules) -> PartitionImage:
+    after = wanted._replace(leader=elected.leader)
+    if elected.leader != before.leader:
+        if elected.leader in wanted.elr:
+            after = after._replace(
+                isr=(elected.leader,), elr=tuple(replica for replica in wanted.elr if replica != elected.leader)
+            )
+        if elected.is_unclean:
+            after = after._replace(isr=(elected.leader,), elr=(), leader_recovery_state=RECOVERING)
+    if not rules.is_elr_enabled:
+        # Without ELR an empty in-sync set is never written: the last member stays in it.
+        return after._replace(elr=(), isr=after.isr or before.isr)
+    return after._replace(last_known_elr=_last_known(before, after))
+
+
+def _last_known(before: PartitionImage, after: PartitionImage) -> tuple[int, ...]:
+    """The leader that a partition loses is remembered until it has one again."""
+    if after.leader != NO_LEADER:
+        return ()
+    if after.isr == before.isr or after.isr or before.last_known_elr == (before.leader,):
+        return before.last_known_elr
+    return (before.leader,)
+
+
+def _begins_epoch_without_election(before: PartitionImage, after: PartitionImage, rules: Rules) -> bool:
+    if after.leader != before.leader:
+        return False
+    loses_replica = not set(before.replicas) <= set(after.replicas)
+    loses_in_sync = not set(before.isr) <= set(after.isr)
+    return loses_replica or (loses_in_sync and versions.raises_leader_epoch_on_isr_shrink(rules.metadata_version))
+
+
+def _difference(key: PartitionKey, before: PartitionImage, after: PartitionImage) -> m.PartitionChangeRecord:
+    record = m.PartitionChangeRecord(topic_id=key.topic_id, partition_id=key.partition_id)
+    if after.isr != before.isr:
+        record.isr = list(after.isr)
+    if after.leader != before.leader:
+        record.leader = after.leader
+    if after.replicas != before.replicas:
+        record.replicas = list(after.replicas)
+    if after.removing_replicas != before.removing_replicas:
+        record.removing_replicas = list(after.removing_replicas)
+    if after.adding_replicas != before.adding_replicas:
+        record.adding_replicas = list(after.adding_replicas)
+    if after.leader_recovery_state != before.leader_recovery_state:
+        record.leader_recovery_state = after.leader_recovery_state
+    if after.directories != before.directories:
+        record.directories = list(after.directories)
+    if after.elr != before.elr:
+        record.eligible_leader_replicas = list(after.elr)
+    if after.last_known_elr != before.last_known_elr:
+        record.last_known_elr = list(after.last_known_elr)
+    return record
+
+
+def _has_online_directory(state: ControllerState, partition: PartitionImage, broker_id: int) -> bool:
+    broker, directory = state.brokers.get(broker_id), partition.directory_of(broker_id)
+    if broker is None or directory is None or directory == LOST_DIRECTORY:
+        return False
+    return is_reserved_directory(directory) or directory in broker.directories
+
+
+__all__ = [
+    "NO_LEADER_CHANGE",
+    "NO_RECOVERY_CHANGE",
+    "Election",
+    "Rules",
+    "Target",
+    "change_partition",
+    "default_directory",
+    "rules_for",
+]

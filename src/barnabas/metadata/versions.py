@@ -1,0 +1,132 @@
+"""What each metadata.version allows: which records may be written, and in which version.
+
+The finalized metadata.version stands in the metadata log itself. A node writes every record in the version that this
+level prescribes, so that the oldest software that the level admits can read it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, NewType
+
+if TYPE_CHECKING:
+    from barnabas.protocol import messages as m
+    from barnabas.protocol.structs import Message
+
+MetadataVersion = NewType("MetadataVersion", int)
+
+FEATURE_NAME = "metadata.version"
+ELR_FEATURE = "eligible.leader.replicas.version"
+KRAFT_FEATURE = "kraft.version"
+
+MINIMUM = MetadataVersion(7)
+"""3.3-IV3, the oldest level that Kafka 4 still opens."""
+LATEST = MetadataVersion(30)
+"""4.3-IV0."""
+
+_MIGRATION = 8  # 3.4-IV0
+_ISR_SHRINK_KEEPS_EPOCH = 12  # 3.6-IV0
+_TRANSACTIONS = 13  # 3.6-IV1
+_CONTROLLER_REGISTRATION = 15  # 3.7-IV0
+_DIRECTORY_ASSIGNMENT = 17  # 3.7-IV2
+_ELR = 23  # 4.0-IV1
+_CORDONED_LOG_DIRS = 30  # 4.3-IV0
+
+
+class VersionRange(NamedTuple):
+    lowest: int
+    highest: int
+
+
+SUPPORTED_FEATURES: dict[str, VersionRange] = {
+    "group.version": VersionRange(0, 1),
+    KRAFT_FEATURE: VersionRange(0, 1),
+    FEATURE_NAME: VersionRange(MINIMUM, LATEST),
+    "share.version": VersionRange(0, 1),
+    "streams.version": VersionRange(0, 1),
+    "transaction.version": VersionRange(0, 2),
+    ELR_FEATURE: VersionRange(0, 1),
+}
+"""What this software can work with, as its registrations say."""
+
+BOOTSTRAP_FEATURES: dict[str, int] = {
+    FEATURE_NAME: LATEST,
+    ELR_FEATURE: 1,
+    "group.version": 1,
+    "share.version": 1,
+    "streams.version": 1,
+    "transaction.version": 2,
+}
+"""The levels that a new cluster starts with, in the order in which they are written."""
+
+
+class VersionedRecord(NamedTuple):
+    """A metadata record with the version that it is written in."""
+
+    message: Message
+    version: int
+
+
+class UnsupportedMetadataVersionError(Exception):
+    """A metadata log or snapshot asks for a level that this software does not know."""
+
+    def __init__(self, feature: str, level: int, supported: VersionRange) -> None:
+        super().__init__(
+            f"the metadata is at {feature} {level}, and this version supports {supported.lowest} to "
+            f"{supported.highest}: nothing was changed; open the folder with newer software"
+        )
+
+
+def check_supported(feature: str, level: int) -> None:
+    """Refuses a level that was finalized by newer software, or of a feature that only newer software has."""
+    supported = SUPPORTED_FEATURES.get(feature, VersionRange(0, 0))
+    if level != 0 and not supported.lowest <= level <= supported.highest:
+        raise UnsupportedMetadataVersionError(feature, level, supported)
+
+
+def supports_transactions(version: int) -> bool:
+    return version >= _TRANSACTIONS
+
+
+def supports_controller_registration(version: int) -> bool:
+    return version >= _CONTROLLER_REGISTRATION
+
+
+def supports_directories(version: int) -> bool:
+    return version >= _DIRECTORY_ASSIGNMENT
+
+
+def supports_elr(version: int) -> bool:
+    return version >= _ELR
+
+
+def supports_cordoned_directories(version: int) -> bool:
+    return version >= _CORDONED_LOG_DIRS
+
+
+def raises_leader_epoch_on_isr_shrink(version: int) -> bool:
+    """Before 3.6 brokers noticed a smaller in-sync set only with a new leader epoch."""
+    return version < _ISR_SHRINK_KEEPS_EPOCH
+
+
+def register_broker_version(version: int) -> int:
+    if version >= _CORDONED_LOG_DIRS:
+        return 4
+    if version >= _DIRECTORY_ASSIGNMENT:
+        return 3
+    return 2 if version >= _MIGRATION else 1
+
+
+def partition_version(version: int) -> int:
+    """The version of PartitionRecord and of PartitionChangeRecord, which move together."""
+    if version >= _ELR:
+        return 2
+    return 1 if version >= _DIRECTORY_ASSIGNMENT else 0
+
+
+def registration_change_version(change: m.BrokerRegistrationChangeRecord) -> int:
+    """The lowest version that can say this change; Kafka writes no higher one."""
+    if change.cordoned_log_dirs is not None:
+        return 3
+    if change.log_dirs:
+        return 2
+    return 1 if change.in_controlled_shutdown else 0

@@ -1,0 +1,47 @@
+"""A new cluster's metadata folder: who its only voter is, and which records its first leader shall append.
+
+bootstrap.checkpoint                                              the feature levels to begin with
+__cluster_metadata-0/00000000000000000000-0000000000.checkpoint   the protocol's version and the voters
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.metadata.controller.bootstrap import bootstrap_records
+from barnabas.metadata.versions import VersionedRecord
+from barnabas.raft.log import metadata_folder
+from barnabas.raft.snapshots import BOOTSTRAP, read_batches, write_bootstrap_file, write_snapshot
+
+if TYPE_CHECKING:
+    from barnabas.ports import Disk
+    from barnabas.raft.batches import VoterNode
+
+BOOTSTRAP_FILE = "bootstrap.checkpoint"
+_FEATURE_LEVEL_VERSION = 0
+
+
+def format_metadata(disk: Disk, data_folder: str, voter: VoterNode, *, now_ms: int) -> None:
+    """Writes the metadata files of a new cluster with one voter. May be repeated if it was interrupted.
+
+    To be called before meta.properties is written, which is what says that a folder is formatted.
+    """
+    folder = metadata_folder(data_folder)
+    write_bootstrap_file(disk, f"{data_folder}/{BOOTSTRAP_FILE}", bootstrap_records(), now_ms=now_ms)
+    if not disk.exists(folder):
+        disk.make_folder(folder)
+        disk.sync_dir(data_folder)
+    write_snapshot(disk, folder, BOOTSTRAP, [], [voter], contained_timestamp_ms=now_ms, now_ms=now_ms)
+
+
+def read_bootstrap(disk: Disk, data_folder: str) -> list[VersionedRecord]:
+    """The records for the first leader: those that formatting wrote down, else those of this software."""
+    path = f"{data_folder}/{BOOTSTRAP_FILE}"
+    if not disk.exists(path):
+        return bootstrap_records()
+    return [
+        VersionedRecord(record, _FEATURE_LEVEL_VERSION)
+        for batch in read_batches(disk, path)
+        if not batch.is_control
+        for record in batch.records
+    ]

@@ -1,0 +1,188 @@
+"""Snapshots of the metadata log: `<end offset>-<epoch>.checkpoint`, a log in itself that stands for all before it.
+
+    control batch   SnapshotHeader, KRaftVersion, KRaftVoters
+    data batches    the image as records
+    control batch   SnapshotFooter
+
+A snapshot is written under another name, synced, and renamed when it is whole. One without its footer is not one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.protocol import messages as m
+from barnabas.protocol.batch import crc_is_valid, iter_headers
+from barnabas.protocol.errors import DecodeError
+from barnabas.raft.batches import (
+    DecodedBatch,
+    VoterNode,
+    control_batch,
+    data_batch,
+    decode_batch,
+    voters_from_record,
+    voters_messages,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from barnabas.metadata.versions import VersionedRecord
+    from barnabas.ports import Disk
+    from barnabas.protocol.structs import Message
+
+SUFFIX = ".checkpoint"
+PART_SUFFIX = ".checkpoint.part"
+RECORDS_PER_BATCH = 1024
+_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+_LEFTOVER = re.compile(r"\d{20}-\d{10}.*\.checkpoint\.(part|deleted)")
+_READ_ONLY = 0o400
+
+
+class SnapshotId(NamedTuple):
+    """A snapshot holds everything below `end_offset`; `epoch` is that of the last record in it."""
+
+    end_offset: int
+    epoch: int
+
+    def file_name(self) -> str:
+        return f"{self.end_offset:020d}-{self.epoch:010d}{SUFFIX}"
+
+
+BOOTSTRAP = SnapshotId(0, 0)
+"""The snapshot that formatting writes: it holds no metadata, only who the voters are."""
+
+
+class Snapshot(NamedTuple):
+    id: SnapshotId
+    timestamp_ms: int
+    """When the last batch that is in the snapshot was written to the log."""
+    kraft_version: int
+    voters: tuple[VoterNode, ...]
+    records: tuple[Message, ...]
+
+
+class CorruptCheckpointError(Exception):
+    """A snapshot that cannot be read to its end."""
+
+
+def parse_name(name: str) -> SnapshotId | None:
+    match = _NAME.fullmatch(name)
+    return SnapshotId(int(match[1]), int(match[2])) if match else None
+
+
+def list_snapshots(disk: Disk, folder: str) -> list[SnapshotId]:
+    """All snapshots of a folder, the oldest first."""
+    return sorted(filter(None, map(parse_name, disk.list_folder(folder))))
+
+
+def remove_leftovers(disk: Disk, folder: str) -> None:
+    """Removes snapshots that were never finished, or whose removal was not."""
+    for name in disk.list_folder(folder):
+        if _LEFTOVER.fullmatch(name):
+            disk.unlink(f"{folder}/{name}")
+
+
+def write_snapshot(
+    disk: Disk,
+    folder: str,
+    snapshot_id: SnapshotId,
+    records: Iterable[VersionedRecord],
+    voters: Sequence[VoterNode] | None,
+    *,
+    contained_timestamp_ms: int,
+    now_ms: int,
+) -> str:
+    """Returns the path when the snapshot is durable. `voters` is None in a quorum whose log does not name them."""
+    header: list[Message] = [m.SnapshotHeaderRecord(last_contained_log_timestamp=contained_timestamp_ms)]
+    if voters is not None:
+        header += voters_messages(voters)
+    path = f"{folder}/{snapshot_id.file_name()}"
+    part = f"{folder}/{snapshot_id.file_name().removesuffix(SUFFIX)}{PART_SUFFIX}"
+    _write_durably(disk, part, _batches(header, records, snapshot_id.epoch, now_ms), mode=_READ_ONLY)
+    disk.rename(part, path)
+    disk.sync_dir(folder)
+    return path
+
+
+def write_bootstrap_file(disk: Disk, path: str, records: Iterable[VersionedRecord], *, now_ms: int) -> None:
+    """`bootstrap.checkpoint`: the records that the first leader of a new cluster appends."""
+    header: list[Message] = [m.SnapshotHeaderRecord(last_contained_log_timestamp=0)]
+    temporary = f"{path}.tmp"
+    _write_durably(disk, temporary, _batches(header, records, 0, now_ms), mode=0o644)
+    disk.rename(temporary, path)
+    disk.sync_dir(os.path.dirname(path))
+
+
+def read_snapshot(disk: Disk, folder: str, snapshot_id: SnapshotId) -> Snapshot:
+    path = f"{folder}/{snapshot_id.file_name()}"
+    timestamp_ms, kraft_version = 0, 0
+    voters: tuple[VoterNode, ...] = ()
+    records: list[Message] = []
+    for batch in read_batches(disk, path):
+        if not batch.is_control:
+            records += batch.records
+            continue
+        for message in batch.records:
+            if isinstance(message, m.SnapshotHeaderRecord):
+                timestamp_ms = message.last_contained_log_timestamp
+            elif isinstance(message, m.KRaftVersionRecord):
+                kraft_version = message.kraft_version
+            elif isinstance(message, m.VotersRecord):
+                voters = voters_from_record(message)
+    return Snapshot(snapshot_id, timestamp_ms, kraft_version, voters, tuple(records))
+
+
+def read_batches(disk: Disk, path: str) -> Iterator[DecodedBatch]:
+    """The batches of a snapshot or of bootstrap.checkpoint, checksums checked, from its header to its footer."""
+    data = _read_file(disk, path)
+    is_whole = False
+    try:
+        for position, header in iter_headers(data):
+            if not crc_is_valid(data, position, header.size):
+                raise DecodeError(f"the batch at byte {position} fails its checksum")
+            batch = decode_batch(data[position : position + header.size])
+            is_whole = any(isinstance(message, m.SnapshotFooterRecord) for message in batch.records)
+            yield batch
+    except DecodeError as error:
+        raise CorruptCheckpointError(f"{path} cannot be read: {error}") from error
+    if not is_whole:
+        raise CorruptCheckpointError(f"{path} does not end with a footer")
+
+
+def _batches(header: Sequence[Message], records: Iterable[VersionedRecord], epoch: int, now_ms: int) -> Iterator[bytes]:
+    yield control_batch(header, base_offset=0, epoch=epoch, timestamp_ms=now_ms)
+    offset = len(header)
+    remaining = iter(records)
+    while chunk := list(islice(remaining, RECORDS_PER_BATCH)):
+        yield data_batch(chunk, base_offset=offset, epoch=epoch, timestamp_ms=now_ms)
+        offset += len(chunk)
+    yield control_batch([m.SnapshotFooterRecord()], base_offset=offset, epoch=epoch, timestamp_ms=now_ms)
+
+
+def _write_durably(disk: Disk, path: str, parts: Iterable[bytes], *, mode: int) -> None:
+    if disk.exists(path):
+        disk.unlink(path)
+    fd = disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        position = 0
+        for part in parts:
+            view = memoryview(part)
+            while view:
+                written = disk.pwritev(fd, [view], position)
+                position += written
+                view = view[written:]
+        disk.fsync(fd)
+    finally:
+        disk.close(fd)
+
+
+def _read_file(disk: Disk, path: str) -> bytes:
+    fd = disk.open(path, os.O_RDONLY)
+    try:
+        return disk.pread(fd, disk.size(path), 0)
+    finally:
+        disk.close(fd)
