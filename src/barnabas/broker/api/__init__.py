@@ -1,0 +1,26 @@
+"""One module for each family of APIs. Importing a module registers its handlers."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+FAMILIES = (
+    "api_versions",
+    "cluster",
+    "configs",
+    "coordinators",
+    "fetch",
+    "leader_epochs",
+    "list_offsets",
+    "metadata",
+    "produce",
+    "producer_ids",
+    "topic_partitions",
+    "topics",
+)
+
+
+def register_all() -> None:
+    """Makes every API of the broker's listeners known to the dispatcher."""
+    for family in FAMILIES:
+        import_module(f"{__name__}.{family}")

@@ -1,0 +1,104 @@
+"""The cluster as a client of one listener sees it: which brokers it can reach there, and which replicas it cannot.
+
+Metadata, DescribeCluster and DescribeTopicPartitions all answer from this. A view belongs to one registration state
+of the brokers, so it is made once per change of them, not once per request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.metadata.image import (
+    LOST_DIRECTORY,
+    MIGRATING_DIRECTORY,
+    NO_LEADER,
+    UNASSIGNED_DIRECTORY,
+    BrokerImage,
+    PartitionImage,
+)
+from barnabas.protocol.errors import Error
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.protocol.uuids import Uuid
+
+NO_CONTROLLER = -1
+
+OPERATIONS_NOT_ASKED_FOR = -(1 << 31)
+"""What an answer says of permitted operations when the request did not ask for them."""
+
+_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = (1 << bit for bit in range(3, 9))
+_CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = (1 << bit for bit in range(9, 13))
+
+TOPIC_OPERATIONS = _READ | _WRITE | _CREATE | _DELETE | _ALTER | _DESCRIBE | _DESCRIBE_CONFIGS | _ALTER_CONFIGS
+"""Without an authorizer everybody may do with a topic whatever can be done with one."""
+
+CLUSTER_OPERATIONS = (
+    _CREATE | _ALTER | _DESCRIBE | _CLUSTER_ACTION | _DESCRIBE_CONFIGS | _ALTER_CONFIGS | _IDEMPOTENT_WRITE
+)
+
+
+class Node(NamedTuple):
+    """Where to reach a broker by the client's own listener."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None
+    is_fenced: bool
+
+
+class ClusterView:
+    __slots__ = ("_directories", "_leaders", "brokers", "listener_name", "nodes")
+
+    def __init__(self, brokers: Mapping[int, BrokerImage], listener_name: str) -> None:
+        self.brokers = brokers
+        self.listener_name = listener_name
+        self.nodes = reachable_nodes(brokers, listener_name)
+        self._leaders = {node.id for node in self.nodes}
+        self._directories = {node.id: brokers[node.id].directories for node in self.nodes if not node.is_fenced}
+
+    @property
+    def alive(self) -> list[Node]:
+        return [node for node in self.nodes if not node.is_fenced]
+
+    def is_alive(self, broker_id: int) -> bool:
+        return broker_id in self._directories
+
+    def controller_id(self, node_id: int) -> int:
+        """Whom to send what is for the controller: every broker passes it on, so the one that was asked."""
+        if self.is_alive(node_id):
+            return node_id
+        return min(self._directories, default=NO_CONTROLLER)
+
+    def leader_of(self, partition: PartitionImage) -> tuple[Error, int]:
+        """The leader as the client can reach it, or why it cannot."""
+        leader = partition.leader
+        if leader in self._leaders:
+            return Error.NONE, leader
+        return (Error.LISTENER_NOT_FOUND if leader in self.brokers else Error.LEADER_NOT_AVAILABLE), NO_LEADER
+
+    def offline_replicas(self, partition: PartitionImage) -> list[int]:
+        """Replicas on brokers that are gone or cannot be reached, or in folders that are lost."""
+        return [
+            replica
+            for replica, directory in zip(partition.replicas, partition.directories, strict=False)
+            if (online := self._directories.get(replica)) is None or not is_online(directory, online)
+        ]
+
+
+def reachable_nodes(brokers: Mapping[int, BrokerImage], listener_name: str) -> list[Node]:
+    nodes = []
+    for broker in brokers.values():
+        endpoint = broker.endpoint(listener_name)
+        if endpoint is not None:
+            nodes.append(Node(broker.id, endpoint.host, endpoint.port, broker.rack, broker.fenced))
+    return nodes
+
+
+def is_online(directory: Uuid, online: tuple[Uuid, ...]) -> bool:
+    """Whether a replica's folder serves. A broker that names no folders does not tell, and is believed to serve."""
+    if directory in online or directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY):
+        return True
+    return directory != LOST_DIRECTORY and not online

@@ -1,0 +1,160 @@
+"""The bytes of a Fetch answer: heads written by hand, records as ranges of segment files.
+
+A partition's part is a fixed head, the length of its records, the records, and in flexible versions a few tags.
+Short ranges are read and sent with the heads around them; long ones leave by `sendfile`.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from barnabas.broker.connection import FilePart
+from barnabas.protocol.varint import write_uvarint
+
+if TYPE_CHECKING:
+    from barnabas.broker.connection import Part
+    from barnabas.log.partition_log import FileRange
+    from barnabas.protocol.errors import Error
+    from barnabas.protocol.headers import RequestHeader
+
+FIRST_VERSION_WITH_LOG_START = 5
+FIRST_VERSION_WITH_SESSIONS = 7
+FIRST_VERSION_WITH_PREFERRED_REPLICA = 11
+FIRST_FLEXIBLE_VERSION = 12
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+
+INLINE_BYTES_MAX = 16 * 1024
+
+_I16 = Struct(">h")
+_I32 = Struct(">i")
+_FRAME = Struct(">ii")
+_HEAD_V4 = Struct(">ihqq")
+_HEAD_V5 = Struct(">ihqqq")
+_TAGGED_EPOCH_END = Struct(">iq")
+
+
+class PartitionRead:
+    """What a fetch found in one partition."""
+
+    __slots__ = (
+        "diverging",
+        "error",
+        "has_aborted_list",
+        "high_watermark",
+        "index",
+        "is_cold",
+        "last_stable_offset",
+        "log_start_offset",
+        "records",
+    )
+
+    def __init__(self, index: int, error: Error) -> None:
+        self.index = index
+        self.error = error
+        self.high_watermark = -1
+        self.last_stable_offset = -1
+        self.log_start_offset = -1
+        self.has_aborted_list = False
+        self.records: FileRange | None = None
+        self.is_cold = False
+        self.diverging: tuple[int, int] | None = None
+
+
+class PartsWriter:
+    """Gathers bytes into `head` and turns them into a part whenever a file range comes between."""
+
+    __slots__ = ("_parts", "_range_bytes", "head")
+
+    def __init__(self) -> None:
+        self.head = bytearray(8)
+        self._parts: list[Part] = []
+        self._range_bytes = 0
+
+    def add_records(self, records: FileRange, *, is_cold: bool) -> None:
+        if records.length <= INLINE_BYTES_MAX and not is_cold:
+            self.head += records.file.read(records.position, records.length)
+            return
+        self._parts.append(bytes(self.head))
+        self._parts.append(FilePart(records.file, records.position, records.length, is_cold=is_cold))
+        self._range_bytes += records.length
+        self.head = bytearray()
+
+    def finish(self, correlation_id: int) -> list[Part]:
+        parts = self._parts
+        parts.append(bytes(self.head))
+        first = parts[0]
+        assert isinstance(first, bytes)
+        size = self._range_bytes + sum(len(part) for part in parts if isinstance(part, bytes)) - 4
+        parts[0] = _FRAME.pack(size, correlation_id) + first[8:]
+        return parts
+
+
+def encode_answer(header: RequestHeader, topics: list[tuple[bytes, list[PartitionRead]]]) -> list[Part]:
+    version = header.api_version
+    writer = PartsWriter()
+    if version >= FIRST_FLEXIBLE_VERSION:
+        writer.head += b"\0\0\0\0\0\0\0\0\0\0\0"  # header tags, throttle time, error code, session id
+        _write_flexible(writer, version, topics)
+    else:
+        writer.head += b"\0\0\0\0"
+        if version >= FIRST_VERSION_WITH_SESSIONS:
+            writer.head += b"\0\0\0\0\0\0"
+        _write_classic(writer, version, topics)
+    return writer.finish(header.correlation_id)
+
+
+def encode_session_error(header: RequestHeader, error: Error) -> bytes:
+    """An answer without topics: the session that the client speaks of does not exist."""
+    is_flexible = header.api_version >= FIRST_FLEXIBLE_VERSION
+    body = (b"\0" if is_flexible else b"") + b"\0\0\0\0" + _I16.pack(error) + b"\0\0\0\0"
+    body += b"\x01\0" if is_flexible else b"\0\0\0\0"
+    return _FRAME.pack(4 + len(body), header.correlation_id) + body
+
+
+def _write_classic(writer: PartsWriter, version: int, topics: list[tuple[bytes, list[PartitionRead]]]) -> None:
+    writer.head += _I32.pack(len(topics))
+    for topic, partitions in topics:
+        writer.head += _I16.pack(len(topic))
+        writer.head += topic
+        writer.head += _I32.pack(len(partitions))
+        for read in partitions:
+            writer.head += _fixed_head(version, read)
+            writer.head += b"\0\0\0\0" if read.has_aborted_list else b"\xff\xff\xff\xff"
+            if version >= FIRST_VERSION_WITH_PREFERRED_REPLICA:
+                writer.head += b"\xff\xff\xff\xff"
+            if read.records is None:
+                writer.head += b"\0\0\0\0"
+            else:
+                writer.head += _I32.pack(read.records.length)
+                writer.add_records(read.records, is_cold=read.is_cold)
+
+
+def _write_flexible(writer: PartsWriter, version: int, topics: list[tuple[bytes, list[PartitionRead]]]) -> None:
+    write_uvarint(writer.head, len(topics) + 1)
+    for topic, partitions in topics:
+        if version < FIRST_VERSION_WITH_TOPIC_IDS:
+            write_uvarint(writer.head, len(topic) + 1)
+        writer.head += topic
+        write_uvarint(writer.head, len(partitions) + 1)
+        for read in partitions:
+            writer.head += _fixed_head(version, read)
+            writer.head += b"\x01\xff\xff\xff\xff" if read.has_aborted_list else b"\0\xff\xff\xff\xff"
+            if read.records is None:
+                writer.head.append(1)
+            else:
+                write_uvarint(writer.head, read.records.length + 1)
+                writer.add_records(read.records, is_cold=read.is_cold)
+            if read.diverging is None:
+                writer.head.append(0)
+            else:
+                # One tag, number 0, of 13 bytes: epoch, end offset, no tags of its own.
+                writer.head += b"\x01\0\x0d" + _TAGGED_EPOCH_END.pack(*read.diverging) + b"\0"
+        writer.head.append(0)
+    writer.head.append(0)
+
+
+def _fixed_head(version: int, read: PartitionRead) -> bytes:
+    if version < FIRST_VERSION_WITH_LOG_START:
+        return _HEAD_V4.pack(read.index, read.error, read.high_watermark, read.last_stable_offset)
+    return _HEAD_V5.pack(read.index, read.error, read.high_watermark, read.last_stable_offset, read.log_start_offset)

@@ -1,0 +1,35 @@
+"""Requests that the controller decides, passed on by the broker that got them.
+
+The controller answers when its decision is committed. The broker then waits until it has followed, so that a client
+which has its answer finds its effect here: the topic can be produced to, the setting is described.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from barnabas.metadata.controller.decide import refusal
+from barnabas.protocol.errors import Error, KafkaError
+
+if TYPE_CHECKING:
+    from barnabas.broker.server import Broker
+    from barnabas.protocol.structs import Message
+
+
+async def forward(broker: Broker, request: Message) -> Any:
+    """The controller's response, when this broker's partitions and settings are as it says."""
+    response = await broker.channel.send(request)
+    await broker.settled()
+    return response
+
+
+async def forward_within(broker: Broker, request: Message, timeout_ms: int) -> Any:
+    """As `forward`, or REQUEST_TIMED_OUT for everything that is asked for. Without any time nothing is asked."""
+    try:
+        if timeout_ms <= 0:
+            raise TimeoutError
+        async with asyncio.timeout(timeout_ms / 1000):
+            return await forward(broker, request)
+    except TimeoutError:
+        return refusal(request, KafkaError(Error.REQUEST_TIMED_OUT))

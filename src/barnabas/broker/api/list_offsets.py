@@ -1,0 +1,159 @@
+"""ListOffsets: where a partition starts, ends, or stood at a given time.
+
+v2 reads committed or uncommitted · v4 fences by leader epoch, and answers one · v6 is flexible · v7 asks for the
+newest timestamp (-3) · v8 for the earliest local offset (-4) · v9 for the last offset in remote storage (-5) ·
+v10 limits the wait for remote storage · v11 asks for the earliest offset not yet in remote storage (-6)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.broker.api.fetch import READ_COMMITTED, readable_end
+from barnabas.broker.dispatch import handles
+from barnabas.protocol import messages as m
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.errors import Error, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import TypeAlias
+
+    from barnabas.broker.dispatch import Caller
+    from barnabas.broker.server import Broker
+    from barnabas.replication.hosted import HostedPartition
+
+    RequestTopic: TypeAlias = m.ListOffsetsRequest.ListOffsetsTopic
+    RequestPartition: TypeAlias = m.ListOffsetsRequest.ListOffsetsPartition
+    PartitionAnswer: TypeAlias = m.ListOffsetsResponse.ListOffsetsPartitionResponse
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+FIRST_VERSION_OF: Mapping[int, int] = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+"""What a negative timestamp asks for, and the version from which on it may."""
+
+FIRST_VERSION_WITH_LEADER_EPOCH = 4
+CONSUMER = -1
+READ_UNCOMMITTED = 0
+
+
+class Place(NamedTuple):
+    """A place in a log; the defaults say that there is none."""
+
+    offset: int = -1
+    timestamp: int = -1
+    leader_epoch: int = -1
+
+
+NOWHERE = Place()
+
+
+@handles(ApiKey.LIST_OFFSETS, versions=(1, 11))
+def list_offsets(broker: Broker, request: m.ListOffsetsRequest, caller: Caller) -> m.ListOffsetsResponse:
+    return m.ListOffsetsResponse(
+        topics=[answer_topic(broker, topic, request, caller.api_version) for topic in request.topics]
+    )
+
+
+def answer_topic(
+    broker: Broker, topic: RequestTopic, request: m.ListOffsetsRequest, version: int
+) -> m.ListOffsetsResponse.ListOffsetsTopicResponse:
+    """A partition that is named twice is refused, once."""
+    name = topic.name.encode()
+    times_named = Counter(partition.partition_index for partition in topic.partitions)
+    answers = {
+        asked.partition_index: refuse(asked, Error.INVALID_REQUEST)
+        if times_named[asked.partition_index] > 1
+        else answer_partition(broker, name, asked, request, version)
+        for asked in topic.partitions
+    }
+    return m.ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=list(answers.values()))
+
+
+def answer_partition(
+    broker: Broker, topic: bytes, asked: RequestPartition, request: m.ListOffsetsRequest, version: int
+) -> PartitionAnswer:
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return refuse(asked, Error.INVALID_REQUEST)
+    if asked.timestamp < 0 and version < FIRST_VERSION_OF.get(asked.timestamp, version + 1):
+        return refuse(asked, Error.UNSUPPORTED_VERSION)
+    try:
+        hosted = broker.replicas.find_by_name(topic, asked.partition_index)
+        hosted.require_leader()
+        error = hosted.state.check_reader_epoch(asked.current_leader_epoch)
+        if error is not Error.NONE:
+            return refuse(asked, error)
+        place = find_place(hosted, asked.timestamp, readable_end_offset(hosted, request))
+    except KafkaError as failed:
+        return refuse(asked, failed.error)
+    return m.ListOffsetsResponse.ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index,
+        timestamp=place.timestamp,
+        offset=place.offset,
+        leader_epoch=place.leader_epoch if version >= FIRST_VERSION_WITH_LEADER_EPOCH else NOWHERE.leader_epoch,
+    )
+
+
+def refuse(asked: RequestPartition, error: Error) -> PartitionAnswer:
+    return m.ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=error)
+
+
+def readable_end_offset(hosted: HostedPartition, request: m.ListOffsetsRequest) -> int:
+    """A follower asks for the end of the log, a consumer for the end of what it may read."""
+    if request.replica_id != CONSUMER:
+        return hosted.log.log_end_offset
+    return readable_end(hosted, request.isolation_level == READ_COMMITTED).offset
+
+
+def find_place(hosted: HostedPartition, timestamp: int, end_offset: int) -> Place:
+    find = _SPECIAL_PLACES.get(timestamp)
+    if find is not None:
+        return find(hosted, end_offset)
+    found = hosted.log.offset_by_timestamp(timestamp)
+    if found is None or found.offset >= end_offset:
+        return NOWHERE
+    return Place(found.offset, found.timestamp, found.leader_epoch)
+
+
+def latest(hosted: HostedPartition, end_offset: int) -> Place:
+    return Place(end_offset, leader_epoch=hosted.state.leader_epoch)
+
+
+def earliest(hosted: HostedPartition, end_offset: int) -> Place:  # noqa: ARG001
+    start = hosted.log.log_start_offset
+    return Place(start, leader_epoch=hosted.log.epochs.epoch_of(start))
+
+
+def with_max_timestamp(hosted: HostedPartition, end_offset: int) -> Place:
+    found = hosted.log.max_timestamp_offset()
+    if found is None or found.offset >= end_offset:
+        return NOWHERE
+    return Place(found.offset, found.timestamp, found.leader_epoch)
+
+
+def in_remote_storage(hosted: HostedPartition, end_offset: int) -> Place:  # noqa: ARG001
+    """Nothing is, without tiered storage, and nothing waits to be uploaded."""
+    return NOWHERE
+
+
+_SPECIAL_PLACES: Mapping[int, Callable[[HostedPartition, int], Place]] = {
+    LATEST: latest,
+    EARLIEST: earliest,
+    MAX_TIMESTAMP: with_max_timestamp,
+    EARLIEST_LOCAL: earliest,
+    LATEST_TIERED: in_remote_storage,
+    EARLIEST_PENDING_UPLOAD: in_remote_storage,
+}

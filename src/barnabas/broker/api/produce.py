@@ -1,0 +1,184 @@
+"""Produce: a batch for each of some partitions, appended as it came.
+
+A batch is never opened: the log looks at its header. The acknowledgement leaves at once, or, where a topic asks for
+`flush.messages`, when a thread has synced the log, or, with acks=all, when every in-sync replica has the batch.
+
+v3 is the first with magic 2 · v5 answers the log start offset · v7 allows zstd · v8 carries error messages · v9 is
+flexible · v10 hints at the current leader · v13 names topics by id
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from struct import error as StructError  # noqa: N812 (an exception class in all but name)
+from typing import TYPE_CHECKING
+
+from barnabas.broker.api.produce_wire import (
+    FIRST_FLEXIBLE_VERSION,
+    FIRST_VERSION_WITH_TOPIC_IDS,
+    Answers,
+    PartitionAnswer,
+    ProduceRequest,
+    encode_answer,
+    parse_classic,
+    parse_flexible,
+)
+from barnabas.broker.dispatch import handles_frames
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.codec import DecodeError
+from barnabas.protocol.compression import Codec
+from barnabas.protocol.errors import Error, KafkaError
+from barnabas.replication.hosted import ACKS_ALL, HostedPartition
+from barnabas.replication.purgatory import Parked
+
+if TYPE_CHECKING:
+    from barnabas.broker.connection import Connection, Slot
+    from barnabas.broker.server import Broker
+    from barnabas.log.partition_log import PartitionLog
+    from barnabas.protocol.headers import RequestHeader
+
+FIRST_VERSION_WITH_ZSTD = 7
+
+_LOW_ATTRIBUTES_POSITION = 22
+_CODEC_MASK = 0x07
+_TRANSACTIONAL_BIT = 0x10
+
+
+@handles_frames(ApiKey.PRODUCE, versions=(3, 13))
+def produce(broker: Broker, connection: Connection, header: RequestHeader, frame: memoryview) -> None:
+    version = header.api_version
+    parse = parse_flexible if version >= FIRST_FLEXIBLE_VERSION else parse_classic
+    try:
+        request = parse(frame, header.body_offset, version)
+    except (StructError, IndexError) as error:
+        raise DecodeError(f"PRODUCE v{version} breaks off: {error}") from error
+    answers: Answers = []
+    to_flush: list[PartitionLog] = []
+    is_committed = True
+    for topic, batches in request.topics:
+        partitions = []
+        for index, batch in batches:
+            answer = append(broker, topic, index, batch, request, version)
+            partitions.append(answer)
+            if answer.hosted is not None:
+                is_committed = is_committed and answer.is_committed()
+                if answer.hosted.must_flush():
+                    to_flush.append(answer.hosted.log)
+        answers.append((topic, partitions))
+    if request.acks == 0:
+        close_on_error(connection, answers)
+        for log in to_flush:
+            broker.flusher.flush_soon(log)
+    elif to_flush:
+        slot = connection.reserve()
+        flushed = asyncio.gather(*map(broker.flusher.flush, to_flush))
+        flushed.add_done_callback(partial(answer_flushed, broker, slot, header, request, answers))
+    elif is_committed or request.acks != ACKS_ALL:
+        connection.reply_bytes(encode_answer(header, answers))
+    else:
+        park(broker, connection.reserve(), header, request, answers)
+
+
+def append(
+    broker: Broker, topic: bytes, index: int, batch: memoryview, request: ProduceRequest, version: int
+) -> PartitionAnswer:
+    """Appends one partition's batch; what is wrong with it becomes the answer."""
+    answer = PartitionAnswer(index)
+    try:
+        hosted = find_partition(broker, topic, index, version)
+        check_request(batch, request, version)
+        appended = hosted.append(batch, request.acks)
+    except KafkaError as error:
+        answer.error = error.error
+        answer.message = error.message
+        return answer
+    answer.base_offset, answer.last_offset, answer.log_append_time, answer.log_start, _ = appended
+    answer.hosted = hosted
+    return answer
+
+
+def find_partition(broker: Broker, topic: bytes, index: int, version: int) -> HostedPartition:
+    if version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        return broker.replicas.find_by_id(topic, index)
+    return broker.replicas.find_by_name(topic, index)
+
+
+def check_request(batch: memoryview, request: ProduceRequest, version: int) -> None:
+    """What depends on the request around the batch; the log checks the batch itself."""
+    if not ACKS_ALL <= request.acks <= 1:
+        raise KafkaError(Error.INVALID_REQUIRED_ACKS, f"acks={request.acks} is none of 0, 1, -1")
+    attributes = batch[_LOW_ATTRIBUTES_POSITION] if len(batch) > _LOW_ATTRIBUTES_POSITION else 0
+    if attributes & _CODEC_MASK == Codec.ZSTD and version < FIRST_VERSION_WITH_ZSTD:
+        raise KafkaError(
+            Error.UNSUPPORTED_COMPRESSION_TYPE,
+            f"zstd needs Produce v{FIRST_VERSION_WITH_ZSTD} or newer, this is v{version}",
+        )
+    if attributes & _TRANSACTIONAL_BIT:
+        raise KafkaError(Error.INVALID_TXN_STATE, "no transaction is open for this producer")
+
+
+def close_on_error(connection: Connection, answers: Answers) -> None:
+    """With acks=0 a closed connection is the only way to tell that something went wrong."""
+    for _, partitions in answers:
+        for answer in partitions:
+            if answer.error:
+                connection.refuse(
+                    f"an acks=0 batch for partition {answer.index} failed with {Error(answer.error).name}: "
+                    f"{answer.message}"
+                )
+                return
+
+
+def answer_flushed(
+    broker: Broker,
+    slot: Slot,
+    header: RequestHeader,
+    request: ProduceRequest,
+    answers: Answers,
+    flushed: asyncio.Future[list[None]],
+) -> None:
+    """The logs are synced, or could not be: then nothing in this request is acknowledged."""
+    error = flushed.exception()
+    if error is not None:
+        for _, partitions in answers:
+            for answer in partitions:
+                answer.error, answer.message = Error.KAFKA_STORAGE_ERROR, str(error)
+        slot.complete([encode_answer(header, answers)])
+    elif request.acks == ACKS_ALL and not is_all_committed(answers):
+        park(broker, slot, header, request, answers)
+    else:
+        slot.complete([encode_answer(header, answers)])
+
+
+def is_all_committed(answers: Answers) -> bool:
+    return all(answer.is_committed() for _, partitions in answers for answer in partitions)
+
+
+class DelayedProduce(Parked):
+    """An acks=all write whose in-sync replicas have not all got it yet."""
+
+    __slots__ = ("_answers", "_header", "_slot")
+
+    def __init__(self, slot: Slot, header: RequestHeader, answers: Answers) -> None:
+        super().__init__()
+        self._slot = slot
+        self._header = header
+        self._answers = answers
+
+    def is_ready(self) -> bool:
+        return is_all_committed(self._answers)
+
+    def complete(self) -> None:
+        for _, partitions in self._answers:
+            for answer in partitions:
+                if not answer.is_committed():
+                    answer.error = Error.REQUEST_TIMED_OUT
+        self._slot.complete([encode_answer(self._header, self._answers)])
+
+
+def park(broker: Broker, slot: Slot, header: RequestHeader, request: ProduceRequest, answers: Answers) -> None:
+    delayed = DelayedProduce(slot, header, answers)
+    slot.on_cancel = partial(broker.purgatory.cancel, delayed)
+    watched = [a.hosted.watchers for _, partitions in answers for a in partitions if a.hosted is not None]
+    broker.purgatory.park(delayed, request.timeout_ms, watched)

@@ -1,0 +1,204 @@
+"""The bytes of Produce requests and answers, read and written by hand: this is the hottest message of all.
+
+A request: transactional id, acks, timeout, then per topic a name (or, from v13, an id) and per partition an index and
+the bytes of its batch. From v9 lengths are unsigned varints and each level ends with tags.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.codec import DecodeError
+from barnabas.protocol.errors import Error
+from barnabas.protocol.varint import read_uvarint, write_uvarint
+
+if TYPE_CHECKING:
+    from barnabas.protocol.headers import RequestHeader
+    from barnabas.replication.hosted import HostedPartition
+
+FIRST_VERSION_WITH_LOG_START = 5
+FIRST_VERSION_WITH_MESSAGES = 8
+FIRST_FLEXIBLE_VERSION = 9
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+
+_I16 = Struct(">h")
+_I32 = Struct(">i")
+_ACKS_TIMEOUT = Struct(">hi")
+_INDEX_AND_LENGTH = Struct(">ii")
+_ANSWER_V3 = Struct(">ihqq")
+_ANSWER_V5 = Struct(">ihqqq")
+_FRAME = Struct(">ii")
+
+TopicBatches = tuple[bytes, list[tuple[int, memoryview]]]
+
+
+class ProduceRequest:
+    __slots__ = ("acks", "is_transactional", "timeout_ms", "topics")
+
+    def __init__(self, acks: int, timeout_ms: int, is_transactional: bool, topics: list[TopicBatches]) -> None:
+        self.acks = acks
+        self.timeout_ms = timeout_ms
+        self.is_transactional = is_transactional
+        self.topics = topics
+
+
+class PartitionAnswer:
+    """One partition's part of the answer, and what its acknowledgement waits for."""
+
+    __slots__ = ("base_offset", "error", "hosted", "index", "last_offset", "log_append_time", "log_start", "message")
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.error: int = Error.NONE
+        self.message: str | None = None
+        self.base_offset = -1
+        self.log_append_time = -1
+        self.log_start = -1
+        self.last_offset = -1
+        self.hosted: HostedPartition | None = None
+
+    def is_committed(self) -> bool:
+        return self.hosted is None or self.hosted.state.high_watermark.offset > self.last_offset
+
+
+Answers = list[tuple[bytes, list[PartitionAnswer]]]
+
+
+def parse_classic(frame: memoryview, position: int, version: int) -> ProduceRequest:  # noqa: ARG001
+    end = len(frame)
+    size = _I16.unpack_from(frame, position)[0]
+    position += 2 + max(size, 0)
+    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
+    topic_count = _I32.unpack_from(frame, position + 6)[0]
+    position += 10
+    topics: list[TopicBatches] = []
+    for _ in range(topic_count):
+        name_size = _I16.unpack_from(frame, position)[0]
+        position += 2
+        if name_size < 0:
+            raise DecodeError("a topic name is null")
+        name = bytes(frame[position : position + name_size])
+        position += name_size
+        partition_count = _I32.unpack_from(frame, position)[0]
+        position += 4
+        batches: list[tuple[int, memoryview]] = []
+        for _ in range(partition_count):
+            index, length = _INDEX_AND_LENGTH.unpack_from(frame, position)
+            position += 8
+            length = max(length, 0)
+            if position + length > end:
+                raise DecodeError(f"records of {length} bytes reach past the end of the request")
+            batches.append((index, frame[position : position + length]))
+            position += length
+        topics.append((name, batches))
+    return ProduceRequest(acks, timeout_ms, size >= 0, topics)
+
+
+def parse_flexible(frame: memoryview, position: int, version: int) -> ProduceRequest:
+    """Lengths are nearly always below 128, one byte: those are read in place."""
+    end = len(frame)
+    size = frame[position]
+    if size < 0x80:
+        position += max(size, 1)
+    else:
+        size, position = read_uvarint(frame, position)
+        position += size - 1
+    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
+    topic_count, position = read_uvarint(frame, position + 6)
+    topics: list[TopicBatches] = []
+    for _ in range(topic_count - 1):
+        if version >= FIRST_VERSION_WITH_TOPIC_IDS:
+            name_end = position + 16
+        else:
+            name_size = frame[position]
+            position += 1
+            if name_size >= 0x80:
+                name_size, position = read_uvarint(frame, position - 1)
+            if name_size == 0:
+                raise DecodeError("a topic name is null")
+            name_end = position + name_size - 1
+        key = bytes(frame[position:name_end])
+        partition_count = frame[name_end]
+        position = name_end + 1
+        if partition_count >= 0x80:
+            partition_count, position = read_uvarint(frame, name_end)
+        batches: list[tuple[int, memoryview]] = []
+        for _ in range(partition_count - 1):
+            index = _I32.unpack_from(frame, position)[0]
+            length, position = read_uvarint(frame, position + 4)
+            batch_end = position + max(length - 1, 0)
+            if batch_end >= end:
+                raise DecodeError(f"records of {length - 1} bytes reach past the end of the request")
+            batches.append((index, frame[position:batch_end]))
+            position = batch_end + 1 if frame[batch_end] == 0 else skip_tags(frame, batch_end)
+        position = position + 1 if frame[position] == 0 else skip_tags(frame, position)
+        topics.append((key, batches))
+    skip_tags(frame, position)
+    return ProduceRequest(acks, timeout_ms, size > 0, topics)
+
+
+def skip_tags(frame: memoryview, position: int) -> int:
+    count, position = read_uvarint(frame, position)
+    for _ in range(count):
+        _, position = read_uvarint(frame, position)
+        size, position = read_uvarint(frame, position)
+        position += size
+    return position
+
+
+# ── writing answers ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def encode_answer(header: RequestHeader, answers: Answers) -> bytes:
+    version = header.api_version
+    out = bytearray(8)
+    if version >= FIRST_FLEXIBLE_VERSION:
+        write_flexible(out, version, answers)
+    else:
+        write_classic(out, version, answers)
+    _FRAME.pack_into(out, 0, len(out) - 4, header.correlation_id)
+    return bytes(out)
+
+
+def write_classic(out: bytearray, version: int, answers: Answers) -> None:
+    out += _I32.pack(len(answers))
+    for topic, partitions in answers:
+        out += _I16.pack(len(topic))
+        out += topic
+        out += _I32.pack(len(partitions))
+        for a in partitions:
+            if version < FIRST_VERSION_WITH_LOG_START:
+                out += _ANSWER_V3.pack(a.index, a.error, a.base_offset, a.log_append_time)
+                continue
+            out += _ANSWER_V5.pack(a.index, a.error, a.base_offset, a.log_append_time, a.log_start)
+            if version >= FIRST_VERSION_WITH_MESSAGES:
+                out += b"\0\0\0\0"
+                if a.message is None:
+                    out += b"\xff\xff"
+                else:
+                    text = a.message.encode()
+                    out += _I16.pack(len(text)) + text
+    out += b"\0\0\0\0"
+
+
+def write_flexible(out: bytearray, version: int, answers: Answers) -> None:
+    out.append(0)
+    write_uvarint(out, len(answers) + 1)
+    for topic, partitions in answers:
+        if version < FIRST_VERSION_WITH_TOPIC_IDS:
+            write_uvarint(out, len(topic) + 1)
+        out += topic
+        write_uvarint(out, len(partitions) + 1)
+        for a in partitions:
+            out += _ANSWER_V5.pack(a.index, a.error, a.base_offset, a.log_append_time, a.log_start)
+            if a.message is None:
+                out += b"\x01\0\0"
+            else:
+                text = a.message.encode()
+                out.append(1)
+                write_uvarint(out, len(text) + 1)
+                out += text
+                out.append(0)
+        out.append(0)
+    out += b"\0\0\0\0\0"

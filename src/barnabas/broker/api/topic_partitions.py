@@ -1,0 +1,123 @@
+"""DescribeTopicPartitions: the partitions of topics, in pages.
+
+Topics come in the order of their names. A page ends after the asked number of partitions, or after
+`max.request.partition.size.limit` of them, with a cursor that says where the next one begins. Replicas that may lead
+although they are out of sync are listed too, which Metadata does not do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.broker.api import topic_names
+from barnabas.broker.api.cluster_view import TOPIC_OPERATIONS, ClusterView
+from barnabas.broker.dispatch import handles
+from barnabas.protocol import messages as m
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.errors import Error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import TypeAlias
+
+    from barnabas.broker.dispatch import Caller
+    from barnabas.broker.server import Broker
+    from barnabas.metadata.image import PartitionImage, TopicImage
+
+    Cursor: TypeAlias = m.DescribeTopicPartitionsRequest.Cursor
+    ResponseTopic: TypeAlias = m.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+    ResponsePartition: TypeAlias = m.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
+
+
+@handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions=(0, 0))
+def describe_topic_partitions(
+    broker: Broker, request: m.DescribeTopicPartitionsRequest, caller: Caller
+) -> m.DescribeTopicPartitionsResponse:
+    if not is_cursor_valid(request):
+        return refuse(request)
+    view = ClusterView(broker.image.brokers, caller.listener.name)
+    limit = max(1, min(broker.config.max_request_partition_size_limit, request.response_partition_limit))
+    response = m.DescribeTopicPartitionsResponse()
+    for name in names_to_describe(broker, request):
+        if limit == 0:
+            response.next_cursor = m.DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=0)
+            break
+        topic = broker.image.topics.get(name)
+        if topic is None:
+            response.topics.append(refuse_name(name))
+            continue
+        first = first_partition(request.cursor, name)
+        end = min(first + limit, len(topic.partitions))
+        response.topics.append(describe_topic(view, topic, range(first, end)))
+        if end < len(topic.partitions):
+            response.next_cursor = m.DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=end)
+            break
+        limit -= max(0, end - first)
+    return response
+
+
+def is_cursor_valid(request: m.DescribeTopicPartitionsRequest) -> bool:
+    """A cursor stands on a topic that is asked for, where any are named."""
+    cursor = request.cursor
+    if cursor is None:
+        return True
+    is_named = not request.topics or any(topic.name == cursor.topic_name for topic in request.topics)
+    return is_named and cursor.partition_index >= 0
+
+
+def refuse(request: m.DescribeTopicPartitionsRequest) -> m.DescribeTopicPartitionsResponse:
+    return m.DescribeTopicPartitionsResponse(
+        topics=[
+            m.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic(
+                error_code=Error.INVALID_REQUEST, name=topic.name
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def names_to_describe(broker: Broker, request: m.DescribeTopicPartitionsRequest) -> list[str]:
+    """The asked names, or all, from the cursor's topic on."""
+    names: Iterable[str] = {topic.name for topic in request.topics} or broker.image.topics.names
+    if request.cursor is None:
+        return sorted(names)
+    start = request.cursor.topic_name
+    return sorted(name for name in names if name >= start)
+
+
+def first_partition(cursor: Cursor | None, name: str) -> int:
+    return cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+
+
+def refuse_name(name: str) -> ResponseTopic:
+    return m.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic(
+        error_code=Error.UNKNOWN_TOPIC_OR_PARTITION if topic_names.is_legal(name) else Error.INVALID_TOPIC_EXCEPTION,
+        name=name,
+        is_internal=name in topic_names.INTERNAL_TOPICS,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def describe_topic(view: ClusterView, topic: TopicImage, indexes: range) -> ResponseTopic:
+    return m.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in topic_names.INTERNAL_TOPICS,
+        partitions=[describe_partition(view, index, topic.partitions[index]) for index in indexes],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def describe_partition(view: ClusterView, index: int, partition: PartitionImage) -> ResponsePartition:
+    """Without an error: that there is no leader says enough."""
+    _, leader = view.leader_of(partition)
+    return m.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition(
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.isr,
+        eligible_leader_replicas=partition.elr,
+        last_known_elr=partition.last_known_elr,
+        offline_replicas=view.offline_replicas(partition),
+    )

@@ -1,0 +1,423 @@
+"""One client's connection: frames come in, replies go out in the order of their requests.
+
+Theory of operation. The sockets are our own and non-blocking, because `os.sendfile` needs that. Small requests are
+received into one buffer shared by all connections of the server: whatever arrived is cut into frames and handled
+at once, as slices of that buffer, and only an incomplete tail is copied aside. A frame too large for that gets a
+buffer of its own from a pool, received into directly. So an idle connection holds no buffer.
+
+A handler answers at once (`reply`), or takes a `Slot` and completes it later. Replies wait behind earlier slots.
+What leaves is a run of *parts*: bytes, or ranges of segment files that go out by `sendfile`. All replies of one
+wake-up are sent together.
+
+Limits. Reading pauses while `BACKLOG_BYTES` of replies or `MAX_IN_FLIGHT` unanswered requests are pending, so that
+a client that does not read its replies costs a bounded amount of memory. A frame's buffer grows with the bytes that
+really arrived, never by what its length field claims.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.codec import DecodeError
+
+if TYPE_CHECKING:
+    from barnabas.broker.listener import ListenerServer
+    from barnabas.log.files import OpenFile
+
+logger = logging.getLogger("barnabas.connection")
+
+
+SCRATCH_BYTES = 256 * 1024
+STASH_BYTES = 16 * 1024
+BACKLOG_BYTES = 1024 * 1024
+MAX_IN_FLIGHT = 256
+SENDFILE_BYTES = 1024 * 1024
+FIRST_BUFFER_BYTES = 64 * 1024
+
+_LENGTH = Struct(">i")
+
+
+class FilePart:
+    """A range of an open segment file on its way out. Holds the file until it is sent or dropped."""
+
+    __slots__ = ("file", "is_cold", "length", "position")
+
+    def __init__(self, file: OpenFile, position: int, length: int, *, is_cold: bool) -> None:
+        self.file = file.acquire()
+        self.position = position
+        self.length = length
+        self.is_cold = is_cold
+
+
+Part = bytes | memoryview | FilePart
+FrameHandler = Callable[["Connection", memoryview], None]
+
+
+class BadRequestError(Exception):
+    """What a client sent cannot be answered: its connection is closed with this line in the log."""
+
+
+class Slot:
+    """The place of one unanswered request in its connection's order of replies."""
+
+    __slots__ = ("connection", "on_cancel", "parts")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.on_cancel: Callable[[], None] | None = None
+        self.parts: list[Part] | None = None
+
+    def complete(self, parts: list[Part]) -> None:
+        self.parts = parts
+        self.connection.slot_completed(self)
+
+
+class Connection:
+    __slots__ = (
+        "__weakref__",
+        "_backlog_bytes",
+        "_buffer",
+        "_fd",
+        "_filled",
+        "_frame_bytes",
+        "_is_paused",
+        "_is_writing",
+        "_largest_frame",
+        "_out",
+        "_slots",
+        "_sock",
+        "_stash",
+        "correlation_id",
+        "is_closed",
+        "last_active",
+        "last_fetch",
+        "listener",
+        "peer",
+        "server",
+    )
+
+    def __init__(self, server: ListenerServer, sock: socket.socket, peer: tuple[str, int]) -> None:
+        self.server = server
+        self.listener = server.listener
+        self.peer = peer
+        self.is_closed = False
+        self.last_active = server.loop.time()
+        self.last_fetch: object | None = None
+        self.correlation_id = -1
+        self._sock = sock
+        self._fd = sock.fileno()
+        self._out: deque[Part] = deque()
+        self._backlog_bytes = 0
+        self._slots: deque[Slot] = deque()
+        self._stash = b""
+        self._buffer: bytearray | None = None
+        self._filled = 0
+        self._frame_bytes = 0
+        self._largest_frame = 0
+        self._is_paused = False
+        self._is_writing = False
+        server.loop.add_reader(self._fd, self._on_readable)
+
+    # ── coming in ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _on_readable(self) -> None:
+        server = self.server
+        self.last_active = server.loop.time()
+        try:
+            if self._buffer is not None:
+                self._receive_large_frame(self._buffer)
+            else:
+                stash = self._stash
+                kept = len(stash)
+                if kept:
+                    server.scratch[:kept] = stash
+                    self._stash = b""
+                received = self._sock.recv_into(server.scratch_view[kept:])
+                if not received:
+                    self.close()
+                    return
+                self._cut_frames(server.scratch_view, kept + received)
+        except BlockingIOError:
+            return
+        except (BadRequestError, DecodeError) as error:
+            self.refuse(str(error))
+            return
+        except OSError as error:
+            logger.debug("%s: %s", self, error)
+            self.close()
+            return
+        except Exception:
+            logger.exception("%s: closed by an error in the node, correlation id %d", self, self.correlation_id)
+            self.close()
+            return
+        if self._out and not self._is_writing:
+            self._send()
+
+    def _cut_frames(self, data: memoryview, end: int) -> None:
+        """Handles every whole frame in `data[:end]` and keeps the tail."""
+        position = 0
+        handle = self.server.handle_frame
+        while end - position >= 4:
+            size = _LENGTH.unpack_from(data, position)[0]
+            if size < 0 or size > self.server.max_frame_bytes:
+                raise BadRequestError(self._describe_bad_size(size))
+            frame_end = position + 4 + size
+            if frame_end > end:
+                if size > STASH_BYTES:
+                    if not self.server.has_memory_for(size):
+                        self.server.resume_when_memory_is_free(self)
+                        self._pause()
+                        break
+                    self._start_large_frame(data[position + 4 : end], size)
+                    return
+                break
+            handle(self, data[position + 4 : frame_end])
+            position = frame_end
+            if self.is_closed:
+                return
+            if self._backlog_bytes >= BACKLOG_BYTES or len(self._slots) >= MAX_IN_FLIGHT:
+                self._send()
+                if self._must_pause():
+                    self._pause()
+                    break
+        if position < end:
+            self._stash = bytes(data[position:end])
+
+    def _describe_bad_size(self, size: int) -> str:
+        if size & 0xFFFFFF00 == 0x16030100:
+            return "sent a TLS handshake to a PLAINTEXT listener: use security.protocol=PLAINTEXT"
+        if size < 0:
+            return f"sent a frame with a negative length ({size})"
+        limit = self.server.max_frame_bytes
+        return f"sent a frame of {size} bytes where socket.request.max.bytes allows {limit}"
+
+    def _start_large_frame(self, received: memoryview, size: int) -> None:
+        have = len(received)
+        self._frame_bytes = size
+        capacity = size if size <= self._largest_frame else max(FIRST_BUFFER_BYTES, 4 * have)
+        buffer = self.server.buffers.take(min(size, capacity))
+        buffer[:have] = received
+        self._buffer = buffer
+        self._filled = have
+
+    def _receive_large_frame(self, buffer: bytearray) -> None:
+        size = self._frame_bytes
+        filled = self._filled
+        if filled == len(buffer) and filled < size:
+            buffer = self._grow_buffer(buffer, min(size, 4 * filled))
+        with memoryview(buffer) as view:
+            received = self._sock.recv_into(view[filled : min(size, len(buffer))])
+        if not received:
+            self.close()
+            return
+        self._filled = filled = filled + received
+        if filled < size:
+            return
+        self._buffer = None
+        self._largest_frame = max(self._largest_frame, size)
+        view = memoryview(buffer)
+        try:
+            self.server.handle_frame(self, view[:size])
+        finally:
+            self.server.buffers.give_back(buffer)
+            self.server.frame_memory_freed()
+        if self._backlog_bytes >= BACKLOG_BYTES or len(self._slots) >= MAX_IN_FLIGHT:
+            self._send()
+            if not self.is_closed and self._must_pause():
+                self._pause()
+
+    def _grow_buffer(self, buffer: bytearray, capacity: int) -> bytearray:
+        larger = self.server.buffers.take(capacity)
+        larger[: len(buffer)] = buffer
+        self.server.buffers.give_back(buffer)
+        self._buffer = larger
+        return larger
+
+    def _must_pause(self) -> bool:
+        return self._backlog_bytes >= BACKLOG_BYTES or len(self._slots) >= MAX_IN_FLIGHT
+
+    def _pause(self) -> None:
+        if not self._is_paused and not self.is_closed:
+            self._is_paused = True
+            self.server.loop.remove_reader(self._fd)
+
+    def resume_if_paused(self) -> None:
+        if self._is_paused and not self.is_closed and not self._must_pause():
+            self._resume()
+            if self._out and not self._is_writing and not self.is_closed:
+                self._send()
+
+    def _resume(self) -> None:
+        """Goes on with what was received before the pause, then listens again."""
+        self._is_paused = False
+        try:
+            if self._stash:
+                kept, self._stash = self._stash, b""
+                # A copy of its own: the shared buffer may be in use further up the stack.
+                self._cut_frames(memoryview(kept), len(kept))
+        except (BadRequestError, DecodeError) as error:
+            self.refuse(str(error))
+            return
+        if not self._is_paused and not self.is_closed:
+            self.server.loop.add_reader(self._fd, self._on_readable)
+
+    # ── going out ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def reply(self, parts: list[Part]) -> None:
+        """Answers the request being handled. It leaves at the end of this wake-up, or behind earlier slots."""
+        if self._slots:
+            slot = Slot(self)
+            slot.parts = parts
+            self._slots.append(slot)
+        else:
+            self._enqueue(parts)
+
+    def reply_bytes(self, data: bytes) -> None:
+        """`reply` for the common single part."""
+        if self._slots:
+            self.reply([data])
+        else:
+            self._out.append(data)
+            self._backlog_bytes += len(data)
+
+    def reserve(self) -> Slot:
+        """Takes the place of a reply that comes later."""
+        slot = Slot(self)
+        self._slots.append(slot)
+        return slot
+
+    def slot_completed(self, slot: Slot) -> None:
+        if self.is_closed:
+            release_parts(slot.parts or ())
+            return
+        slots = self._slots
+        if slots[0] is not slot:
+            return
+        while slots and (parts := slots[0].parts) is not None:
+            slots.popleft()
+            self._enqueue(parts)
+        if not self._is_writing:
+            self.server.flush_soon(self)
+
+    def flush(self) -> None:
+        """Sends what `slot_completed` gathered during this turn of the loop."""
+        if self._out and not self._is_writing and not self.is_closed:
+            self._send()
+        self.resume_if_paused()
+
+    def _enqueue(self, parts: list[Part]) -> None:
+        out = self._out
+        for part in parts:
+            out.append(part)
+            if type(part) is bytes:
+                self._backlog_bytes += len(part)
+
+    def _send(self) -> None:
+        """Sends as much as the socket takes; waits for it to take more."""
+        out = self._out
+        budget = SENDFILE_BYTES
+        try:
+            while out:
+                head = out[0]
+                if type(head) is FilePart:
+                    sent = head.file.send(self._fd, head.position, min(head.length, budget))
+                    if sent == 0:
+                        raise OSError("a segment file ended before the range that was to be sent")
+                    head.position += sent
+                    head.length -= sent
+                    budget -= sent
+                    if head.length == 0:
+                        out.popleft()
+                        head.file.release()
+                    if budget <= 0:
+                        break
+                elif not self._send_bytes(out):
+                    break
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            logger.debug("%s: %s", self, error)
+            self.close()
+            return
+        if out:
+            if not self._is_writing:
+                self._is_writing = True
+                self.server.loop.add_writer(self._fd, self._on_writable)
+        elif self._is_writing:
+            self._is_writing = False
+            self.server.loop.remove_writer(self._fd)
+
+    def _send_bytes(self, out: deque[Part]) -> bool:
+        """Sends the run of bytes at the head of the queue in one call. False when the socket took only a part."""
+        data = out.popleft()
+        if out and type(out[0]) is not FilePart:
+            run = [data]
+            while out and type(out[0]) is not FilePart:
+                run.append(out.popleft())
+            data = b"".join(run)  # type: ignore[arg-type]
+        assert not isinstance(data, FilePart)
+        try:
+            sent = self._sock.send(data, socket.MSG_MORE if out else 0)
+        except BlockingIOError:
+            sent = 0
+        self._backlog_bytes -= sent
+        if sent < len(data):
+            out.appendleft(memoryview(data)[sent:])
+            return False
+        return True
+
+    def _on_writable(self) -> None:
+        self.last_active = self.server.loop.time()
+        self._send()
+        self.resume_if_paused()
+
+    # ── ending ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def refuse(self, reason: str) -> None:
+        logger.warning("%s closed: %s", self, reason)
+        self.close()
+
+    def close_idle(self, idle_seconds: float) -> None:
+        """Ends a connection that neither sent nor took a byte for `connections.max.idle.ms`."""
+        if self._out:
+            self.refuse(f"took nothing of its replies for {idle_seconds:.0f} s (connections.max.idle.ms)")
+        else:
+            logger.debug("%s closed: idle for %.0f s", self, idle_seconds)
+            self.close()
+
+    def close(self) -> None:
+        if self.is_closed:
+            return
+        self.is_closed = True
+        loop = self.server.loop
+        loop.remove_reader(self._fd)
+        loop.remove_writer(self._fd)
+        release_parts(self._out)
+        self._out.clear()
+        for slot in self._slots:
+            release_parts(slot.parts or ())
+            if slot.on_cancel is not None:
+                slot.on_cancel()
+        self._slots.clear()
+        if self._buffer is not None:
+            self.server.buffers.give_back(self._buffer)
+            self._buffer = None
+        self._stash = b""
+        self.last_fetch = None
+        self._sock.close()
+        self.server.connection_closed(self)
+
+    def __str__(self) -> str:
+        return f"connection {self.listener.name}:{self.peer[0]}:{self.peer[1]}"
+
+
+def release_parts(parts: list[Part] | deque[Part] | tuple[()]) -> None:
+    """Gives back the segment files of parts that will not be sent."""
+    for part in parts:
+        if type(part) is FilePart:
+            part.file.release()

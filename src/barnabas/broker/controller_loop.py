@@ -1,0 +1,324 @@
+"""The controller on the quorum's event loop: raft below, the state machine above, the timers beside.
+
+A request is decided against the state with all appended records, its records are appended and applied at once, and
+the reply waits until they are committed. When leadership is lost, the state is dropped with everything uncommitted in
+it; the next leadership builds it anew from the committed image.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.broker.controller_snapshots import Snapshotter
+from barnabas.metadata import versions
+from barnabas.metadata.controller.bootstrap import activation_records
+from barnabas.metadata.controller.brokers import fence_expired
+from barnabas.metadata.controller.context import MAX_RECORDS_PER_BATCH, Context
+from barnabas.metadata.controller.decide import decide, refusal
+from barnabas.metadata.controller.state import ControllerState
+from barnabas.metadata.versions import VersionedRecord
+from barnabas.protocol import messages as m
+from barnabas.protocol.errors import Error, KafkaError
+from barnabas.raft.batches import VoterEndpoint, VoterNode
+from barnabas.raft.core import RaftCore, Voter
+from barnabas.raft.driver import RaftDriver
+from barnabas.raft.log import MetadataLog, MetadataLogLimits
+from barnabas.raft.quorum_state import read_quorum_state
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from barnabas.broker.metadata_loader import MetadataLoader
+    from barnabas.metadata.controller.context import ConfigRules, Settings
+    from barnabas.metadata.image import Endpoint
+    from barnabas.ports import Clock, Disk, Random
+    from barnabas.protocol.structs import Message
+    from barnabas.protocol.uuids import Uuid
+    from barnabas.raft.batches import DecodedBatch
+    from barnabas.raft.driver import Appended
+    from barnabas.raft.log import FolderContent
+
+logger = logging.getLogger("barnabas.controller")
+
+MAX_REQUESTS_IN_FLIGHT = 1000
+"""Requests that wait for their commit; further ones wait until they may be decided."""
+_THREADS = 2
+"""One for syncing the log, one for writing snapshots."""
+
+
+class ControllerOptions(NamedTuple):
+    data_folder: str
+    directory_id: Uuid
+    """Of the data folder, as meta.properties has it."""
+    settings: Settings
+    limits: MetadataLogLimits = MetadataLogLimits()
+
+
+class Environment(NamedTuple):
+    """What the controller works with."""
+
+    loader: MetadataLoader
+    rules: ConfigRules
+    disk: Disk
+    clock: Clock
+    random: Random
+    on_failure: Callable[[Exception], None]
+    """Called in the quorum's thread when the metadata log cannot be trusted any longer. The node must stop."""
+
+
+class Reply(NamedTuple):
+    response: Message
+    offset: int
+    """Where the log stood when the response became true: an image that contains this offset shows it."""
+
+
+class QuorumController:
+    """To be made and used on the quorum's loop."""
+
+    def __init__(
+        self,
+        options: ControllerOptions,
+        environment: Environment,
+        content: FolderContent,
+        log: MetadataLog,
+        *,
+        endpoints: Sequence[Endpoint],
+        bootstrap: Sequence[VersionedRecord],
+    ) -> None:
+        self._options = options
+        self._settings = options.settings
+        self._environment = environment
+        self._loader = environment.loader
+        self._log = log
+        self._endpoints = endpoints
+        self._bootstrap = bootstrap
+        self._incarnation_id = environment.random.uuid()
+        self._state: ControllerState | None = None
+        self._active: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._slots = asyncio.Semaphore(MAX_REQUESTS_IN_FLIGHT)
+        self._timers: list[asyncio.Task[None]] = []
+        self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="metadata disk")
+        voters = self._voters(content)
+        self._driver = self._make_driver(content, voters)
+        self._snapshotter = Snapshotter(
+            log,
+            lambda: self._loader.committed,
+            voters if content.kraft_version else None,
+            options.limits,
+            disk=environment.disk,
+            clock=environment.clock,
+            executor=self._executor,
+        )
+
+    async def start(self) -> None:
+        """Returns when this node leads and has registered itself as a controller."""
+        self._driver.start()
+        self._timers = [
+            asyncio.create_task(self._write_no_ops(), name="metadata no-ops"),
+            asyncio.create_task(self._fence_expired_brokers(), name="broker sessions"),
+        ]
+        await self._active
+
+    async def close(self) -> None:
+        """Commits what was appended and closes the log."""
+        for timer in self._timers:
+            timer.cancel()
+        await asyncio.gather(*self._timers, return_exceptions=True)
+        await self._driver.close()
+        await self._snapshotter.close()
+        self._state = None
+        await asyncio.get_running_loop().run_in_executor(self._executor, self._log.close)
+        self._executor.shutdown()
+
+    async def handle(self, request: Message) -> Reply:
+        """Decides on a request and returns when the decision is committed."""
+        async with self._slots:
+            try:
+                return await self._decide(request)
+            except KafkaError as error:
+                return Reply(refusal(request, error), self._loader.committed.offset)
+
+    async def _decide(self, request: Message) -> Reply:
+        state = self._state
+        if state is None:
+            raise KafkaError(Error.NOT_CONTROLLER, "This node does not lead the metadata quorum.")
+        decision = decide(state, request, self._context())
+        if decision.contact is not None:
+            state.touch(decision.contact)
+        if decision.records:
+            await self._append(decision.records)
+        else:
+            # The answer may rest on records of others that are not committed yet.
+            await self._driver.settled()
+        return Reply(decision.response, self._loader.committed.offset)
+
+    async def _append(self, records: Sequence[VersionedRecord]) -> None:
+        """Appends and applies records, in several batches if they are many, and waits for their commit."""
+        appended = [
+            self._append_batch(records[start : start + MAX_RECORDS_PER_BATCH])
+            for start in range(0, len(records), MAX_RECORDS_PER_BATCH)
+        ]
+        # A request that is abandoned must not take the future from others who wait for it: so no gather here.
+        commits = [batch.committed for batch in appended]
+        await asyncio.wait(commits)
+        for commit in commits:
+            commit.result()
+
+    def _append_batch(self, records: Sequence[VersionedRecord]) -> Appended:
+        state = self._state
+        if state is None:
+            raise KafkaError(Error.NOT_CONTROLLER, "This node does not lead the metadata quorum.")
+        appended = self._driver.append(records)
+        state.apply(records, appended.base_offset, self._now_ms())
+        return appended
+
+    # What raft says
+
+    def on_commit(self, batches: Sequence[DecodedBatch]) -> None:
+        self._loader.apply(batches)
+        self._snapshotter.committed(batches)
+
+    def on_leader(self, epoch: int) -> None:
+        records = activation_records(
+            self._loader.committed,
+            self._bootstrap,
+            is_in_transaction=self._loader.is_in_transaction,
+            min_insync_replicas=self._settings.min_insync_replicas,
+        )
+        self._state = ControllerState(self._loader.committed, self._now_ms())
+        logger.info("node %d leads the metadata quorum in epoch %d", self._settings.node_id, epoch)
+        task = asyncio.create_task(self._take_over(records), name="controller activation")
+        task.add_done_callback(self._took_over)
+
+    def on_resign(self) -> None:
+        self._state = None
+        logger.warning("node %d leads the metadata quorum no more", self._settings.node_id)
+
+    def on_failure(self, error: Exception) -> None:
+        self._state = None
+        if not self._active.done():
+            self._active.set_exception(error)
+        self._environment.on_failure(error)
+
+    async def _take_over(self, records: Sequence[VersionedRecord]) -> None:
+        registration = self._registration()
+        if not records:
+            await self._decide(registration)
+            return
+        # One sync serves both; the registration sees the feature levels that come before it.
+        await asyncio.gather(self._append(records), self._decide(registration))
+
+    def _took_over(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            if not self._active.done():
+                self._active.set_result(None)
+        elif isinstance(error, KafkaError):
+            logger.warning("node %d could not take over as controller: %s", self._settings.node_id, error)
+        else:
+            self.on_failure(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+
+    def _registration(self) -> m.ControllerRegistrationRequest:
+        request = m.ControllerRegistrationRequest
+        return request(
+            controller_id=self._settings.node_id,
+            incarnation_id=self._incarnation_id,
+            listeners=[
+                request.Listener(
+                    name=endpoint.name,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    security_protocol=endpoint.security_protocol,
+                )
+                for endpoint in self._endpoints
+            ],
+            features=[
+                request.Feature(
+                    name=name, min_supported_version=supported.lowest, max_supported_version=supported.highest
+                )
+                for name, supported in versions.SUPPORTED_FEATURES.items()
+            ],
+        )
+
+    # Timers
+
+    async def _write_no_ops(self) -> None:
+        """Followers and observers learn from a record now and then that their leader is alive."""
+        while True:
+            await asyncio.sleep(self._options.limits.idle_interval_ms / 1000)
+            await self._append_in_background([VersionedRecord(m.NoOpRecord(), 0)])
+
+    async def _fence_expired_brokers(self) -> None:
+        timeout_ms = self._settings.session_timeout_ms
+        while True:
+            await asyncio.sleep(self._ms_to_next_expiry(timeout_ms) / 1000)
+            state = self._state
+            while state is not None and (records := fence_expired(state, self._context())):
+                logger.warning("a broker is fenced because its session has timed out")
+                await self._append_in_background(records)
+
+    def _ms_to_next_expiry(self, timeout_ms: int) -> int:
+        contacts = [session.last_contact_ms for session in self._state.sessions.values()] if self._state else []
+        oldest_ms = min(contacts, default=self._now_ms())
+        # A broker that is fenced already has nothing to expire, so never look more often than this.
+        return max(oldest_ms + timeout_ms - self._now_ms() + 1, timeout_ms // 8)
+
+    async def _append_in_background(self, records: Sequence[VersionedRecord]) -> None:
+        if self._state is None:
+            return
+        try:
+            await self._append(records)
+        except KafkaError as error:
+            logger.info("a record of the controller's own was not written: %s", error)
+
+    # Small parts
+
+    def _context(self) -> Context:
+        return Context(
+            now_ms=self._now_ms(),
+            next_offset=self._driver.next_offset,
+            random=self._environment.random,
+            rules=self._environment.rules,
+            settings=self._settings,
+        )
+
+    def _now_ms(self) -> int:
+        return int(self._environment.clock.monotonic() * 1000)
+
+    def _voters(self, content: FolderContent) -> tuple[VoterNode, ...]:
+        endpoints = tuple(VoterEndpoint(e.name, e.host, e.port) for e in self._endpoints)
+        if not content.kraft_version:
+            return (VoterNode(self._settings.node_id, self._options.directory_id, endpoints),)
+        return tuple(
+            voter._replace(endpoints=endpoints) if voter.id == self._settings.node_id else voter
+            for voter in content.voters
+        )
+
+    def _make_driver(self, content: FolderContent, voters: Sequence[VoterNode]) -> RaftDriver:
+        environment = self._environment
+        is_voters_record_due = bool(content.kraft_version) and (
+            not content.are_voters_in_log or content.voters != tuple(voters)
+        )
+        core = RaftCore(
+            Voter(self._settings.node_id, self._options.directory_id),
+            [Voter(voter.id, voter.directory_id) for voter in voters],
+            read_quorum_state(environment.disk, self._log.folder),
+            self._log.end,
+            high_watermark=content.end_offset,
+            jitter=environment.random.below,
+            is_voters_record_due=is_voters_record_due,
+        )
+        return RaftDriver(
+            core,
+            self._log,
+            voters,
+            self,
+            disk=environment.disk,
+            clock=environment.clock,
+            executor=self._executor,
+        )

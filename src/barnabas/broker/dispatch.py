@@ -1,0 +1,182 @@
+"""From a frame to its handler, and from the handler's answer back to the connection.
+
+Handlers register themselves with the version range they serve (`handles`, or `handles_frames` for the hot ones that
+read and write bytes themselves), and what ApiVersions answers is made from that registry, so that it cannot lie.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from struct import Struct
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from barnabas.broker.connection import BadRequestError, Connection, Slot
+from barnabas.protocol import codec, messages
+from barnabas.protocol.api import APIS, ApiKey, response_header_version
+from barnabas.protocol.headers import RequestHeader, parse_request_header
+
+if TYPE_CHECKING:
+    from barnabas.broker.server import Broker
+    from barnabas.config.listeners import Listener
+
+logger = logging.getLogger("barnabas.dispatch")
+
+_LENGTH_AND_CORRELATION = Struct(">ii")
+
+
+class Caller:
+    """Who sent a request, how, and in which version it wants its answer."""
+
+    __slots__ = ("api_version", "client_id", "correlation_id", "host", "listener")
+
+    def __init__(self, header: RequestHeader, connection: Connection) -> None:
+        self.api_version = header.api_version
+        self.correlation_id = header.correlation_id
+        self.client_id = header.client_id
+        self.host = connection.peer[0]
+        self.listener: Listener = connection.listener
+
+
+Handler = Callable[["Broker", Any, Caller], Any]
+FrameHandler = Callable[["Broker", Connection, RequestHeader, memoryview], None]
+H = TypeVar("H", bound=Handler)
+F = TypeVar("F", bound=FrameHandler)
+
+
+class Route:
+    """One API as this node serves it."""
+
+    __slots__ = ("api_key", "frame_handler", "handler", "is_async", "max_version", "min_version")
+
+    def __init__(
+        self,
+        api_key: ApiKey,
+        versions: tuple[int, int],
+        handler: Handler | None,
+        frame_handler: FrameHandler | None,
+    ) -> None:
+        self.api_key = api_key
+        self.min_version, self.max_version = versions
+        self.handler = handler
+        self.frame_handler = frame_handler
+        self.is_async = inspect.iscoroutinefunction(handler)
+
+
+ROUTES: dict[int, Route] = {}
+
+
+def handles(api_key: ApiKey, *, versions: tuple[int, int]) -> Callable[[H], H]:
+    """Registers a handler of decoded requests: a function, or a coroutine function where it must wait."""
+
+    def register(handler: H) -> H:
+        _add_route(Route(api_key, versions, handler, None))
+        return handler
+
+    return register
+
+
+def handles_frames(api_key: ApiKey, *, versions: tuple[int, int]) -> Callable[[F], F]:
+    """Registers a handler that reads the request's bytes and answers the connection itself."""
+
+    def register(handler: F) -> F:
+        _add_route(Route(api_key, versions, None, handler))
+        return handler
+
+    return register
+
+
+def _add_route(route: Route) -> None:
+    assert route.api_key not in ROUTES, f"{route.api_key.name} has two handlers"
+    ROUTES[route.api_key] = route
+
+
+class Dispatcher:
+    """Hands frames to handlers. One for each kind of listener: brokers and controllers serve different APIs."""
+
+    __slots__ = ("_broker", "_routes", "_tasks")
+
+    def __init__(self, broker: Broker, routes: dict[int, Route]) -> None:
+        self._broker = broker
+        self._routes = routes
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __call__(self, connection: Connection, frame: memoryview) -> None:
+        header = parse_request_header(frame, 0)
+        connection.correlation_id = header.correlation_id
+        route = self._routes.get(header.api_key)
+        if route is None or not route.min_version <= header.api_version <= route.max_version:
+            self._refuse_version(connection, header)
+            return
+        if route.frame_handler is not None:
+            route.frame_handler(self._broker, connection, header, frame)
+            return
+        self._handle_message(connection, route, header, frame)
+
+    def _handle_message(self, connection: Connection, route: Route, header: RequestHeader, frame: memoryview) -> None:
+        request_class = getattr(messages, APIS[header.api_key].request)
+        try:
+            request, _ = codec.decode_prefix(request_class, frame, header.api_version, header.body_offset)
+        except codec.DecodeError as error:
+            raise BadRequestError(
+                f"sent a {route.api_key.name} v{header.api_version} that breaks off: {error}"
+            ) from error
+        caller = Caller(header, connection)
+        assert route.handler is not None
+        if not route.is_async:
+            connection.reply_bytes(encode_reply(header, route.handler(self._broker, request, caller)))
+            return
+        slot = connection.reserve()
+        task = asyncio.ensure_future(self._answer_later(slot, header, route.handler(self._broker, request, caller)))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer_later(self, slot: Slot, header: RequestHeader, response: Awaitable[Any]) -> None:
+        try:
+            answer = await response
+            reply = encode_reply(header, answer)
+        except asyncio.CancelledError:
+            slot.connection.close()
+            raise
+        except Exception:
+            logger.exception(
+                "%s: %s v%d failed in the node, correlation id %d",
+                slot.connection,
+                ApiKey(header.api_key).name,
+                header.api_version,
+                header.correlation_id,
+            )
+            slot.connection.close()
+            return
+        slot.complete([reply])
+
+    def _refuse_version(self, connection: Connection, header: RequestHeader) -> None:
+        """An unknown API or version ends the connection, except that ApiVersions answers with what there is."""
+        if header.api_key == ApiKey.API_VERSIONS:
+            from barnabas.broker.api.api_versions import unsupported_version_reply
+
+            connection.reply_bytes(frame_reply(header.correlation_id, b"", unsupported_version_reply(self._routes)))
+            return
+        raise BadRequestError(
+            f"asked for API {header.api_key} version {header.api_version}, which this node does not serve"
+        )
+
+    async def close(self) -> None:
+        """Ends what still waits."""
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+def encode_reply(header: RequestHeader, response: Any) -> bytes:
+    """The whole frame of an answer: length, correlation id, header tags, body. `bytes` are a body encoded before."""
+    body = response if isinstance(response, bytes) else codec.encode(response, header.api_version)
+    tags = b"\0" if response_header_version(header.api_key, header.api_version) == 1 else b""
+    return frame_reply(header.correlation_id, tags, body)
+
+
+def frame_reply(correlation_id: int, tags: bytes, body: bytes) -> bytes:
+    return _LENGTH_AND_CORRELATION.pack(4 + len(tags) + len(body), correlation_id) + tags + body

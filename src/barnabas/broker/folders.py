@@ -1,0 +1,113 @@
+"""The data folders of a node at its start: locked, checked, formatted where they are new.
+
+A folder belongs to one node of one cluster (`meta.properties`). What belongs to another is refused before anything is
+written; a new folder is formatted for a cluster of its own with this node as the only voter.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.log.data_dir import DataDir
+from barnabas.log.files import FilePool
+from barnabas.log.meta_properties import MetaProperties
+from barnabas.protocol import uuids
+from barnabas.raft.batches import VoterEndpoint, VoterNode
+from barnabas.raft.format import format_metadata
+from barnabas.replication.log_store import OpenDir
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.config.broker import BrokerConfig
+    from barnabas.config.listeners import Listener
+    from barnabas.ports import Clock, Disk, Random
+    from barnabas.protocol.uuids import Uuid
+
+logger = logging.getLogger("barnabas.start")
+
+
+class FolderError(Exception):
+    """A data folder that this node cannot use; the message says which and what to do."""
+
+
+class Folders(NamedTuple):
+    cluster_id: str
+    dirs: tuple[OpenDir, ...]
+    metadata_folder: str
+    metadata_directory_id: Uuid
+    previous_broker_epoch: int
+    """Of the run before, if all folders were closed cleanly after it; else -1."""
+
+    def unlock(self) -> None:
+        for open_dir in self.dirs:
+            open_dir.data_dir.unlock()
+
+
+def open_folders(
+    config: BrokerConfig, controller_endpoints: Sequence[Listener], *, disk: Disk, clock: Clock, random: Random
+) -> Folders:
+    """Locks every entry of `log.dirs`, and formats those that are new. Blocks."""
+    files = FilePool(disk)
+    paths = [path.rstrip("/") or "/" for path in config.log_dirs]
+    locked: list[DataDir] = []
+    try:
+        for path in paths:
+            disk.make_folders(path)
+            locked.append(DataDir.lock(path, disk=disk, clock=clock, files=files, random=random))
+        found = _check_identities(config, locked)
+        cluster_id = next((meta.cluster_id for meta in found if meta), uuids.to_text(random.uuid()))
+        metas = [
+            meta or _format(config, data_dir, cluster_id, controller_endpoints, disk=disk, clock=clock, random=random)
+            for data_dir, meta in zip(locked, found, strict=True)
+        ]
+    except BaseException:
+        for data_dir in locked:
+            data_dir.unlock()
+        raise
+    epochs = [data_dir.take_clean_shutdown() for data_dir in locked]
+    return Folders(
+        cluster_id,
+        tuple(
+            OpenDir(meta.directory_id, data_dir, epoch is not None)
+            for meta, data_dir, epoch in zip(metas, locked, epochs, strict=True)
+        ),
+        config.metadata_log_dir,
+        metas[paths.index(config.metadata_log_dir.rstrip("/"))].directory_id,
+        min(-1 if epoch is None else epoch for epoch in epochs),
+    )
+
+
+def _check_identities(config: BrokerConfig, dirs: Sequence[DataDir]) -> list[MetaProperties | None]:
+    metas = [data_dir.read_meta() for data_dir in dirs]
+    cluster_ids = {meta.cluster_id for meta in metas if meta}
+    if len(cluster_ids) > 1:
+        raise FolderError(f"the folders of log.dirs belong to different clusters: {', '.join(sorted(cluster_ids))}")
+    for data_dir, meta in zip(dirs, metas, strict=True):
+        if meta is not None and meta.node_id != config.node_id:
+            raise FolderError(
+                f"{data_dir.path} belongs to node {meta.node_id}, and this is node {config.node_id}: "
+                f"set node.id={meta.node_id}, or use another folder"
+            )
+    return metas
+
+
+def _format(
+    config: BrokerConfig,
+    data_dir: DataDir,
+    cluster_id: str,
+    controller_endpoints: Sequence[Listener],
+    *,
+    disk: Disk,
+    clock: Clock,
+    random: Random,
+) -> MetaProperties:
+    meta = MetaProperties(cluster_id, config.node_id, random.uuid())
+    if data_dir.path == config.metadata_log_dir.rstrip("/"):
+        endpoints = tuple(VoterEndpoint(each.name, each.host, each.port) for each in controller_endpoints)
+        voter = VoterNode(config.node_id, meta.directory_id, endpoints)
+        format_metadata(disk, data_dir.path, voter, now_ms=clock.now_ms())
+    data_dir.write_meta(meta)
+    logger.info("formatted %s for node %d of cluster %s", data_dir.path, config.node_id, cluster_id)
+    return meta

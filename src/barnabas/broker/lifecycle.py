@@ -1,0 +1,160 @@
+"""A broker's life in the cluster: registered, caught up, unfenced, beating, and stopped in good order.
+
+Everything is said to the controller in Kafka's messages. The broker registers with a new incarnation id, waits until
+its own image contains the registration, and asks to be unfenced; from then on heartbeats keep its session alive. At
+the end it asks for a controlled shutdown and goes when the controller lets it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from barnabas.metadata import versions
+from barnabas.protocol import messages as m
+from barnabas.protocol.errors import Error, KafkaError
+
+if TYPE_CHECKING:
+    from barnabas.broker.controller_channel import ControllerChannel
+    from barnabas.broker.metadata_loader import MetadataLoader
+    from barnabas.metadata.image import Endpoint
+    from barnabas.protocol.uuids import Uuid
+
+logger = logging.getLogger("barnabas.broker")
+
+NO_EPOCH = -1
+_RETRY_MS = 100
+_RETRIABLE = (Error.NOT_CONTROLLER, Error.DUPLICATE_BROKER_REGISTRATION, Error.REQUEST_TIMED_OUT)
+"""A controller may be between two leaderships, or still wait for the session of this broker's last incarnation."""
+
+
+class BrokerIdentity(NamedTuple):
+    """Who registers."""
+
+    broker_id: int
+    cluster_id: str
+    incarnation_id: Uuid
+    """New at every start."""
+    endpoints: tuple[Endpoint, ...]
+    """The advertised listeners."""
+    directories: tuple[Uuid, ...]
+    """The directory.id of each data folder."""
+    rack: str | None = None
+    previous_epoch: int = NO_EPOCH
+    """The broker epoch of the last run, if that ended with a clean shutdown."""
+
+
+class BrokerLifecycle:
+    """To be used on the broker's event loop: `start`, then `stop`."""
+
+    def __init__(
+        self,
+        identity: BrokerIdentity,
+        channel: ControllerChannel,
+        loader: MetadataLoader,
+        *,
+        heartbeat_interval_ms: int = 2000,
+    ) -> None:
+        self._identity = identity
+        self._channel = channel
+        self._loader = loader
+        self._interval_s = heartbeat_interval_ms / 1000
+        self._epoch = NO_EPOCH
+        self._heartbeats: asyncio.Task[None] | None = None
+
+    @property
+    def epoch(self) -> int:
+        """The broker epoch of this registration; -1 before it."""
+        return self._epoch
+
+    async def register(self) -> int:
+        """Registers the broker, fenced. Returns its epoch when the broker's image contains the registration."""
+        response = await self._until_answered(self._registration())
+        self._epoch = response.broker_epoch
+        return self._epoch
+
+    async def unfence(self) -> None:
+        """Returns when the broker is unfenced in its own image: it may lead, and its topics have leaders."""
+        while True:
+            response = await self._until_answered(self._heartbeat())
+            if not response.is_fenced:
+                break
+            # Only an image that has not yet reached the registration keeps a broker fenced.
+            await self._loader.wait_for_offset(self._loader.image.offset + 1)
+        logger.info("broker %d is unfenced with epoch %d", self._identity.broker_id, self._epoch)
+        self._heartbeats = asyncio.create_task(self._beat(), name="broker heartbeats")
+
+    async def start(self) -> None:
+        await self.register()
+        await self.unfence()
+
+    async def stop(self) -> None:
+        """Leaves the cluster in good order: leadership is given up first, then the broker is fenced."""
+        if self._heartbeats is not None:
+            self._heartbeats.cancel()
+            await asyncio.gather(self._heartbeats, return_exceptions=True)
+            self._heartbeats = None
+        if self._epoch == NO_EPOCH:
+            return
+        while True:
+            request = self._heartbeat()
+            request.want_shut_down = True
+            response = await self._until_answered(request)
+            if response.should_shut_down:
+                return
+            await asyncio.sleep(0 if response.is_caught_up else _RETRY_MS / 1000)
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_s)
+            response = await self._channel.send(self._heartbeat())
+            if response.error_code:
+                error = Error(response.error_code)
+                logger.warning("a heartbeat of broker %d was refused: %s", self._identity.broker_id, error.name)
+
+    async def _until_answered(self, request: m.BrokerRegistrationRequest | m.BrokerHeartbeatRequest) -> Any:
+        """Repeats a request while there is no controller to answer it."""
+        while True:
+            response = await self._channel.send(request)
+            error = Error(response.error_code)
+            if error is Error.NONE:
+                return response
+            if error not in _RETRIABLE:
+                raise KafkaError(error, f"the controller refused broker {self._identity.broker_id}")
+            logger.warning("the controller refused broker %d for now: %s", self._identity.broker_id, error.name)
+            await asyncio.sleep(_RETRY_MS / 1000)
+
+    def _registration(self) -> m.BrokerRegistrationRequest:
+        request, identity = m.BrokerRegistrationRequest, self._identity
+        return request(
+            broker_id=identity.broker_id,
+            cluster_id=identity.cluster_id,
+            incarnation_id=identity.incarnation_id,
+            listeners=[
+                request.Listener(
+                    name=endpoint.name,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    security_protocol=endpoint.security_protocol,
+                )
+                for endpoint in identity.endpoints
+            ],
+            features=[
+                request.Feature(
+                    name=name, min_supported_version=supported.lowest, max_supported_version=supported.highest
+                )
+                for name, supported in versions.SUPPORTED_FEATURES.items()
+            ],
+            rack=identity.rack,
+            log_dirs=list(identity.directories),
+            previous_broker_epoch=identity.previous_epoch,
+        )
+
+    def _heartbeat(self) -> m.BrokerHeartbeatRequest:
+        return m.BrokerHeartbeatRequest(
+            broker_id=self._identity.broker_id,
+            broker_epoch=self._epoch,
+            current_metadata_offset=self._loader.image.offset,
+            cordoned_log_dirs=[],
+        )

@@ -1,0 +1,242 @@
+"""The listening sockets of a node: accepting, the limits on connections, and what all connections share."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from barnabas.broker.buffers import BufferPool
+from barnabas.broker.connection import SCRATCH_BYTES, Connection, FrameHandler
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Mapping
+
+    from barnabas.config.listeners import Listener
+
+logger = logging.getLogger("barnabas.listener")
+
+ACCEPTS_PER_TURN = 64
+
+
+class ConnectionLimits:
+    """`max.connections` and its kin; a value of None means no limit of its own. Replaced as a whole when the
+    configuration changes."""
+
+    __slots__ = ("idle_seconds_max", "per_ip", "per_ip_overrides", "total")
+
+    def __init__(self, total: int, per_ip: int, per_ip_overrides: Mapping[str, int], idle_seconds_max: float) -> None:
+        self.total = total
+        self.per_ip = per_ip
+        self.per_ip_overrides = per_ip_overrides
+        self.idle_seconds_max = idle_seconds_max
+
+    def for_ip(self, host: str) -> int:
+        return self.per_ip_overrides.get(host, self.per_ip)
+
+
+class ConnectionCensus:
+    """Who is connected, over all listeners of the node."""
+
+    __slots__ = ("by_ip", "total")
+
+    def __init__(self) -> None:
+        self.by_ip: Counter[str] = Counter()
+        self.total = 0
+
+    def joined(self, host: str) -> None:
+        self.by_ip[host] += 1
+        self.total += 1
+
+    def left(self, host: str) -> None:
+        self.total -= 1
+        self.by_ip[host] -= 1
+        if not self.by_ip[host]:
+            del self.by_ip[host]
+
+
+class ListenerServer:
+    """One listener: its socket, its connections, and the receive buffers they share."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        listener: Listener,
+        handle_frame: FrameHandler,
+        limits: ConnectionLimits,
+        census: ConnectionCensus,
+        *,
+        max_connections: int,
+        max_frame_bytes: int,
+        max_buffered_bytes: int,
+        send_buffer_bytes: int,
+        receive_buffer_bytes: int,
+    ) -> None:
+        self.loop = loop
+        self.listener = listener
+        self.handle_frame = handle_frame
+        self.limits = limits
+        self.census = census
+        self.max_connections = max_connections
+        self.max_frame_bytes = max_frame_bytes
+        self.max_buffered_bytes = max_buffered_bytes
+        self.scratch = bytearray(SCRATCH_BYTES)
+        self.scratch_view = memoryview(self.scratch)
+        self.buffers = BufferPool()
+        self.connections: set[Connection] = set()
+        self._send_buffer_bytes = send_buffer_bytes
+        self._receive_buffer_bytes = receive_buffer_bytes
+        self._socket: socket.socket | None = None
+        self._is_accepting = False
+        self._to_flush: list[Connection] = []
+        self._waiting_for_memory: dict[Connection, None] = {}
+        self._idle_timer: asyncio.TimerHandle | None = None
+
+    def bind(self, backlog: int) -> int:
+        """Takes the port; the port taken is returned, as 0 means any. Connections wait until `open`."""
+        host = self.listener.host
+        family = socket.AF_INET6 if ":" in host or not host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            if self._receive_buffer_bytes > 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
+            sock.bind((host, self.listener.port))
+            sock.listen(backlog)
+        except OSError as error:
+            sock.close()
+            raise OSError(
+                error.errno,
+                f"cannot listen on {self.listener.name}://{host}:{self.listener.port}: {error.strerror}",
+            ) from error
+        sock.setblocking(False)
+        self._socket = sock
+        port: int = sock.getsockname()[1]
+        return port
+
+    def open(self) -> None:
+        """Starts to accept."""
+        self._resume_accepting()
+        self._schedule_idle_check()
+
+    def close(self) -> None:
+        """Stops to accept and closes every connection."""
+        self.stop_accepting()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        for connection in list(self.connections):
+            connection.close()
+
+    def stop_accepting(self) -> None:
+        self._pause_accepting()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    # ── accepting ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _on_acceptable(self) -> None:
+        assert self._socket is not None
+        for _ in range(ACCEPTS_PER_TURN):
+            if not self._has_room():
+                logger.warning(
+                    "%s has its %d connections (max.connections): new ones wait",
+                    self.listener.name,
+                    min(self.limits.total, self.max_connections),
+                )
+                self._pause_accepting()
+                return
+            try:
+                sock, address = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                # Out of file descriptors: those who are connected go on; the rest waits for one to leave.
+                logger.error("%s cannot accept: %s", self.listener.name, error)
+                self._pause_accepting()
+                self.loop.call_later(1.0, self._resume_accepting)
+                return
+            self._admit(sock, address[0].removeprefix("::ffff:"), address[1])
+
+    def _admit(self, sock: socket.socket, host: str, port: int) -> None:
+        if self.census.by_ip[host] >= self.limits.for_ip(host):
+            logger.warning(
+                "%s refused %s:%d: it has its %d connections (max.connections.per.ip)",
+                self.listener.name,
+                host,
+                port,
+                self.limits.for_ip(host),
+            )
+            sock.close()
+            return
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self._send_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
+        self.census.joined(host)
+        self.connections.add(Connection(self, sock, (host, port)))
+
+    def _has_room(self) -> bool:
+        return self.census.total < self.limits.total and len(self.connections) < self.max_connections
+
+    def _pause_accepting(self) -> None:
+        if self._is_accepting and self._socket is not None:
+            self._is_accepting = False
+            self.loop.remove_reader(self._socket.fileno())
+
+    def _resume_accepting(self) -> None:
+        if not self._is_accepting and self._socket is not None:
+            self._is_accepting = True
+            self.loop.add_reader(self._socket.fileno(), self._on_acceptable)
+
+    # ── what connections ask of us ───────────────────────────────────────────────────────────────────────────
+
+    def connection_closed(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        self.frame_memory_freed()
+        self.census.left(connection.peer[0])
+        if not self._is_accepting:
+            self._resume_accepting()
+
+    def has_memory_for(self, frame_bytes: int) -> bool:
+        """Whether `queued.max.request.bytes` lets one more large frame in. The first always may."""
+        in_use = self.buffers.in_use_bytes
+        return self.max_buffered_bytes <= 0 or not in_use or in_use + frame_bytes <= self.max_buffered_bytes
+
+    def resume_when_memory_is_free(self, connection: Connection) -> None:
+        self._waiting_for_memory[connection] = None
+
+    def frame_memory_freed(self) -> None:
+        if self._waiting_for_memory:
+            waiting, self._waiting_for_memory = self._waiting_for_memory, {}
+            for connection in waiting:
+                self.loop.call_soon(connection.resume_if_paused)
+
+    def flush_soon(self, connection: Connection) -> None:
+        """Replies completed in this turn of the loop leave at its end, together."""
+        if not self._to_flush:
+            self.loop.call_soon(self._flush)
+        self._to_flush.append(connection)
+
+    def _flush(self) -> None:
+        connections, self._to_flush = self._to_flush, []
+        for connection in connections:
+            connection.flush()
+
+    # ── idle connections ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _schedule_idle_check(self) -> None:
+        interval = min(max(self.limits.idle_seconds_max / 4, 0.05), 60.0)
+        self._idle_timer = self.loop.call_later(interval, self._close_idle)
+
+    def _close_idle(self) -> None:
+        limit = self.limits.idle_seconds_max
+        now = self.loop.time()
+        for connection in [c for c in self.connections if now - c.last_active > limit]:
+            connection.close_idle(now - connection.last_active)
+        self._schedule_idle_check()

@@ -1,0 +1,128 @@
+"""What a node does on the side: retention, flushing, checkpoints, forgetting.
+
+Each chore is a coroutine that waits its interval and then visits the partitions, a few at a time so that requests
+go first. The event loop does only what is quick; fsync, unlink and checkpoint files go through threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from barnabas.broker.server import Broker
+    from barnabas.replication.hosted import HostedPartition
+
+logger = logging.getLogger("barnabas.maintenance")
+
+VISITED_PER_TURN = 50
+IDLE_FILES_INTERVAL_MS = 30_000
+DELETION_INTERVAL_MS = 1_000
+FLUSH_LOOK_INTERVAL_MS = 1_000
+
+
+class Maintenance:
+    """The chores of one broker, started and stopped with it."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        broker = self._broker
+        store = broker.store
+        chores: list[tuple[str, Callable[[], int], Callable[[], Awaitable[None]]]] = [
+            ("retention", lambda: broker.config.log_retention_check_interval_ms, self._apply_retention),
+            ("flush", self._flush_interval_ms, self._flush_due),
+            (
+                "recovery points",
+                lambda: broker.config.log_flush_offset_checkpoint_interval_ms,
+                store.checkpoint_recovery_points,
+            ),
+            (
+                "log start offsets",
+                lambda: broker.config.log_flush_start_offset_checkpoint_interval_ms,
+                store.checkpoint_log_starts,
+            ),
+            (
+                "high watermarks",
+                lambda: broker.config.replica_high_watermark_checkpoint_interval_ms,
+                self._checkpoint_high_watermarks,
+            ),
+            ("deletion", lambda: DELETION_INTERVAL_MS, self._delete_due_files),
+            ("idle files", lambda: IDLE_FILES_INTERVAL_MS, self._release_idle_files),
+            (
+                "producer ids",
+                lambda: broker.config.producer_id_expiration_check_interval_ms,
+                self._expire_producers,
+            ),
+        ]
+        self._tasks = [asyncio.ensure_future(self._repeat(*chore)) for chore in chores]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+
+    async def _repeat(self, name: str, interval_ms: Callable[[], int], chore: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(interval_ms() / 1000)
+            try:
+                await chore()
+            except (OSError, KafkaError) as error:
+                logger.error("%s: %s; it is tried again in %d ms", name, error, interval_ms())
+
+    async def _partitions(self) -> AsyncIterator[HostedPartition]:
+        """Every hosted partition that is still hosted when its turn comes."""
+        for number, hosted in enumerate(list(self._broker.replicas)):
+            if number % VISITED_PER_TURN == VISITED_PER_TURN - 1:
+                await asyncio.sleep(0)
+            if not hosted.is_removed:
+                yield hosted
+
+    async def _apply_retention(self) -> None:
+        async for hosted in self._partitions():
+            hosted.log.maybe_roll()
+            count = hosted.log.apply_retention(hosted.state.high_watermark.offset)
+            if count:
+                logger.info(
+                    "%s: retention removed %d segments, it starts at %d", hosted, count, hosted.log.log_start_offset
+                )
+
+    def _flush_interval_ms(self) -> int:
+        return min(FLUSH_LOOK_INTERVAL_MS, self._broker.config.log_flush_scheduler_interval_ms)
+
+    async def _flush_due(self) -> None:
+        """Topics with `flush.ms` are synced when that has passed since their last sync."""
+        now_ms = self._broker.clock.now_ms()
+        async for hosted in self._partitions():
+            log = hosted.log
+            if log.unflushed_messages and now_ms - log.last_flush_ms >= log.config.flush_ms:
+                self._broker.flusher.flush_soon(log)
+
+    async def _checkpoint_high_watermarks(self) -> None:
+        await self._broker.store.checkpoint_high_watermarks(
+            {hosted.log: hosted.state.high_watermark.offset for hosted in self._broker.replicas}
+        )
+
+    async def _delete_due_files(self) -> None:
+        now_ms = self._broker.clock.now_ms()
+        async for hosted in self._partitions():
+            for deletion in hosted.log.take_due_deletions():
+                await self._broker.run_in_thread(deletion.run, self._broker.disk)
+        await self._broker.store.remove_discarded(now_ms)
+
+    async def _release_idle_files(self) -> None:
+        async for hosted in self._partitions():
+            hosted.log.release_if_idle()
+
+    async def _expire_producers(self) -> None:
+        expiration_ms = self._broker.config.producer_id_expiration_ms
+        async for hosted in self._partitions():
+            hosted.log.expire_producers(expiration_ms)

@@ -1,0 +1,125 @@
+"""The node's own replay of the committed metadata log, and the images that it brings to the broker.
+
+Two threads meet here. The thread of the metadata quorum applies committed batches (`apply`) and makes an image of
+them; the broker's event loop gets each image by `call_soon_threadsafe`, in order, and only there do listeners run and
+waiters wake. Images are immutable, so nothing else needs guarding.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from itertools import count
+from typing import TYPE_CHECKING
+
+from barnabas.metadata.image import MetadataDelta, MetadataImage
+from barnabas.metadata.loader import ImageLoader
+from barnabas.metadata.replay import Replay
+from barnabas.protocol import messages as m
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from barnabas.metadata.loader import Publication
+    from barnabas.raft.batches import DecodedBatch
+    from barnabas.raft.snapshots import Snapshot
+
+logger = logging.getLogger("barnabas.metadata")
+
+
+class MetadataLoader:
+    def __init__(self, cluster_id: str) -> None:
+        self._loader = ImageLoader(MetadataImage(cluster_id))
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._image = self._loader.image
+        self._listeners: list[Callable[[MetadataImage, MetadataDelta], None]] = []
+        self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._sequence = count()
+
+    # The quorum's thread
+
+    @property
+    def committed(self) -> MetadataImage:
+        """The newest image, whether the broker has seen it yet or not."""
+        return self._loader.image
+
+    @property
+    def is_in_transaction(self) -> bool:
+        return self._loader.is_in_transaction
+
+    def restore(self, snapshot: Snapshot | None, batches: Sequence[DecodedBatch]) -> None:
+        """Starts from a snapshot and the batches after it. To be called before the broker attaches itself.
+
+        Raises UnsupportedMetadataVersionError when newer software has written them.
+        """
+        if snapshot is not None:
+            replay = Replay(self._loader.image)
+            for record in snapshot.records:
+                replay.apply(record)
+            snapshot_id = snapshot.id
+            self._loader = ImageLoader(
+                replay.freeze(
+                    offset=snapshot_id.end_offset - 1, epoch=snapshot_id.epoch, timestamp_ms=snapshot.timestamp_ms
+                )
+            )
+        self.apply(batches)
+        self._image = self._loader.image
+
+    def apply(self, batches: Sequence[DecodedBatch]) -> None:
+        """Takes over committed batches and publishes the image after them."""
+        for batch in batches:
+            self._apply(batch)
+        publication = self._loader.publish()
+        if publication is not None and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._publish, publication)
+
+    def _apply(self, batch: DecodedBatch) -> None:
+        place = {"last_offset": batch.last_offset, "epoch": batch.epoch, "timestamp_ms": batch.timestamp_ms}
+        if not batch.is_control:
+            self._loader.apply_batch(batch.records, **place)
+            return
+        for message in batch.records:
+            if isinstance(message, m.LeaderChangeMessage):
+                self._loader.set_controller(message.leader_id)
+        self._loader.skip_batch(**place)
+
+    # The broker's event loop
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest image that the broker has seen."""
+        return self._image
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """From now on images come to this loop. To be called before the quorum starts."""
+        self._loop = loop
+
+    def detach(self) -> None:
+        """No more images. To be called when the quorum has stopped, before the loop closes."""
+        self._loop = None
+        for _, _, waiter in self._waiters:
+            waiter.cancel()
+        self._waiters.clear()
+
+    def add_listener(self, listener: Callable[[MetadataImage, MetadataDelta], None]) -> None:
+        """Calls `listener` with each new image that differs from the one before, and with the difference."""
+        self._listeners.append(listener)
+
+    async def wait_for_offset(self, offset: int) -> MetadataImage:
+        """Returns when the broker's image contains the record at `offset`."""
+        if self._image.offset < offset:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            heapq.heappush(self._waiters, (offset, next(self._sequence), waiter))
+            await waiter
+        return self._image
+
+    def _publish(self, publication: Publication) -> None:
+        self._image = publication.image
+        if not publication.delta.is_empty:
+            for listener in self._listeners:
+                listener(publication.image, publication.delta)
+        while self._waiters and self._waiters[0][0] <= self._image.offset:
+            _, _, waiter = heapq.heappop(self._waiters)
+            if not waiter.done():
+                waiter.set_result(None)

@@ -1,0 +1,131 @@
+"""Where requests wait that cannot be answered yet.
+
+A parked request costs its own small object and nothing else: no task, no timer of its own, no work until one of
+the partitions it watches grows or its time is up. Deadlines are kept in buckets of a few milliseconds with one
+timer for the earliest bucket; a partition keeps its watchers in a dict, so that joining and leaving are O(1).
+
+Watchers that a partition wakes are looked at once per turn of the event loop, however many appends the turn
+brought.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterable
+
+BUCKET_SECONDS = 0.004
+
+Watchers = dict["Parked", None]
+
+
+class Parked:
+    """A waiting request. Subclasses say what its partitions are waiting for and how it is answered."""
+
+    __slots__ = ("bucket", "is_woken", "watched")
+
+    def __init__(self) -> None:
+        self.bucket = -1
+        self.is_woken = False
+        self.watched: Iterable[Watchers] = ()
+
+    def is_ready(self) -> bool:
+        """Whether what the request waits for has come. Called after a watched partition changed."""
+        raise NotImplementedError
+
+    def complete(self) -> None:
+        """Answers the request: ready, or out of time. Called exactly once, unless it was cancelled."""
+        raise NotImplementedError
+
+
+class Purgatory:
+    __slots__ = ("_buckets", "_due", "_loop", "_timer", "_timer_bucket", "_woken")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._buckets: dict[int, dict[Parked, None]] = {}
+        self._due: list[int] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_bucket = -1
+        self._woken: list[Parked] = []
+
+    def __len__(self) -> int:
+        return sum(map(len, self._buckets.values()))
+
+    def park(self, request: Parked, wait_ms: int, watched: Iterable[Watchers]) -> None:
+        """Holds `request` until a watched partition makes it ready or `wait_ms` have passed."""
+        bucket = int((self._loop.time() + wait_ms / 1000) / BUCKET_SECONDS) + 1
+        request.bucket = bucket
+        waiting = self._buckets.get(bucket)
+        if waiting is None:
+            waiting = self._buckets[bucket] = {}
+            heapq.heappush(self._due, bucket)
+            if self._timer is None or bucket < self._timer_bucket:
+                self._set_timer()
+        waiting[request] = None
+        request.watched = watched
+        for watchers in watched:
+            watchers[request] = None
+
+    def cancel(self, request: Parked) -> None:
+        """Forgets a request whose client is gone. Harmless on one that was answered already."""
+        if request.bucket >= 0:
+            self._forget(request)
+
+    def wake(self, watchers: Watchers) -> None:
+        """A partition changed: its watchers are looked at in this turn of the loop."""
+        if not self._woken:
+            self._loop.call_soon(self._look_at_woken)
+        for request in watchers:
+            if not request.is_woken:
+                request.is_woken = True
+                self._woken.append(request)
+
+    def complete_all(self) -> None:
+        """Answers everything that waits, as the node stops."""
+        for waiting in list(self._buckets.values()):
+            for request in list(waiting):
+                self._forget(request)
+                request.complete()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look_at_woken(self) -> None:
+        woken, self._woken = self._woken, []
+        for request in woken:
+            request.is_woken = False
+            if request.bucket >= 0 and request.is_ready():
+                self._forget(request)
+                request.complete()
+
+    def _forget(self, request: Parked) -> None:
+        waiting = self._buckets.get(request.bucket)
+        if waiting is not None:
+            waiting.pop(request, None)
+        request.bucket = -1
+        for watchers in request.watched:
+            watchers.pop(request, None)
+        request.watched = ()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._due:
+            self._timer_bucket = self._due[0]
+            self._timer = self._loop.call_at(self._timer_bucket * BUCKET_SECONDS, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        while self._due and self._due[0] * BUCKET_SECONDS <= now:
+            for request in list(self._buckets.pop(heapq.heappop(self._due))):
+                self._forget(request)
+                request.complete()
+        self._set_timer()

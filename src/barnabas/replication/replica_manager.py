@@ -1,0 +1,185 @@
+"""The partitions that this node hosts, kept in step with the cluster's metadata.
+
+Each published image is compared with the one before: logs are made in threads for partitions that are new here,
+partitions of deleted topics go, leaders and configurations change in place. Readers and writers look partitions up
+by topic name or id; `generation` moves whenever such a look-up may have another outcome.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.config.topic import TopicConfig, resolve_topic_config
+from barnabas.metadata.image import ConfigResource, MetadataDelta, MetadataImage, ResourceType, TopicImage
+from barnabas.protocol.errors import Error, KafkaError
+from barnabas.protocol.uuids import Uuid
+from barnabas.replication.hosted import HostedPartition
+from barnabas.replication.partition import BrokerId, LeaderEpoch, PartitionState
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
+
+    from barnabas.config.broker import BrokerConfig
+    from barnabas.log.partition_log import PartitionLog
+    from barnabas.metadata.image import PartitionImage
+    from barnabas.ports import Clock
+    from barnabas.replication.log_store import LogStore
+    from barnabas.replication.purgatory import Purgatory
+
+logger = logging.getLogger("barnabas.replicas")
+
+CREATED_PER_STEP = 64
+
+TopicPartition = tuple[str, int]
+
+
+class ReplicaManager:
+    def __init__(
+        self,
+        node_id: int,
+        store: LogStore,
+        purgatory: Purgatory,
+        clock: Clock,
+        run_in_thread: Callable[..., Awaitable[list[PartitionLog]]],
+    ) -> None:
+        self.generation = 0
+        self._node_id = BrokerId(node_id)
+        self._store = store
+        self._purgatory = purgatory
+        self._clock = clock
+        self._run_in_thread = run_in_thread
+        self._by_name: dict[bytes, dict[int, HostedPartition]] = {}
+        self._by_id: dict[bytes, dict[int, HostedPartition]] = {}
+        self._image: MetadataImage | None = None
+
+    def __iter__(self) -> Iterator[HostedPartition]:
+        return (hosted for partitions in self._by_id.values() for hosted in partitions.values())
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_id.values()))
+
+    # ── look-ups ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def find_by_name(self, topic: bytes, index: int) -> HostedPartition:
+        try:
+            return self._by_name[topic][index]
+        except KeyError:
+            name = topic.decode(errors="replace")
+            known = self._image.topics.get(name) if self._image is not None else None
+            raise _not_here(known, Error.UNKNOWN_TOPIC_OR_PARTITION, name, index) from None
+
+    def find_by_id(self, topic_id: bytes, index: int) -> HostedPartition:
+        try:
+            return self._by_id[topic_id][index]
+        except KeyError:
+            known = self._image.topics.by_id(Uuid(topic_id)) if self._image is not None else None
+            raise _not_here(known, Error.UNKNOWN_TOPIC_ID, "with this id", index) from None
+
+    # ── following the metadata ───────────────────────────────────────────────────────────────────────────────
+
+    async def apply(self, image: MetadataImage, delta: MetadataDelta, config: BrokerConfig) -> None:
+        """Brings the hosted partitions from the image before to this one."""
+        self._image = image
+        for topic in delta.deleted_topics:
+            self._remove(topic)
+        for topic in delta.created_topics:
+            await self._host(topic, image, config)
+        for change in delta.changed_topics:
+            await self._host(change.new, image, config)
+        self._apply_configs(image, delta.changed_configs, config)
+        self.generation += 1
+
+    async def _host(self, topic: TopicImage, image: MetadataImage, config: BrokerConfig) -> None:
+        """Follows the metadata of one topic's partitions, making the logs that are not there yet."""
+        hosted = self._by_id.get(topic.topic_id, {})
+        topic_config: TopicConfig | None = None
+        for first in range(0, len(topic.partitions), CREATED_PER_STEP):
+            step = range(first, min(first + CREATED_PER_STEP, len(topic.partitions)))
+            missing = [i for i in step if i not in hosted and self._node_id in topic.partitions[i].replicas]
+            if missing:
+                topic_config = topic_config or resolve_topic_config(image.configs.of_topic(topic.name), config)
+                for index, log in zip(missing, await self._open_logs(topic, missing, topic_config), strict=True):
+                    hosted[index] = self._adopt(topic, index, log)
+            for index in step:
+                if index in hosted:
+                    self._follow(hosted[index], topic.partitions[index])
+        if hosted and topic.topic_id not in self._by_id:
+            self._by_id[topic.topic_id] = hosted
+            self._by_name[topic.name.encode()] = hosted
+
+    async def _open_logs(self, topic: TopicImage, indexes: list[int], config: TopicConfig) -> list[PartitionLog]:
+        """The logs of these partitions: those found on disk at start, the others made now in a thread."""
+        found = {index: self._store.claim(topic.name, topic.topic_id, index) for index in indexes}
+        missing = [index for index, log in found.items() if log is None]
+        created = await self._run_in_thread(self._create_logs, topic, missing, config) if missing else []
+        logs = {**found, **dict(zip(missing, created, strict=True))}
+        for log in found.values():
+            if log is not None:
+                log.config = config
+        return [log for log in logs.values() if log is not None]
+
+    def _create_logs(self, topic: TopicImage, indexes: list[int], config: TopicConfig) -> list[PartitionLog]:
+        logs = []
+        for index in indexes:
+            directory = topic.partitions[index].directory_of(self._node_id)
+            assert directory is not None, "only partitions with a replica here are made here"
+            logs.append(self._store.create(topic.name, topic.topic_id, index, directory, config))
+        return logs
+
+    def _adopt(self, topic: TopicImage, index: int, log: PartitionLog) -> HostedPartition:
+        state = PartitionState(self._node_id, log.end_position, log.position_of(self._store.high_watermark_of(log)))
+        return HostedPartition(topic.name, topic.topic_id, index, state, log, self._purgatory)
+
+    def _follow(self, hosted: HostedPartition, partition: PartitionImage) -> None:
+        state = hosted.state
+        if partition.partition_epoch == state.partition_epoch:
+            return
+        is_new_epoch = partition.leader_epoch > state.leader_epoch
+        state.follow_metadata(
+            BrokerId(partition.leader),
+            LeaderEpoch(partition.leader_epoch),
+            partition.partition_epoch,
+            map(BrokerId, partition.replicas),
+            map(BrokerId, partition.isr),
+        )
+        if is_new_epoch and state.is_leader:
+            hosted.log.begin_epoch(partition.leader_epoch)
+        if hosted.watchers:
+            self._purgatory.wake(hosted.watchers)
+
+    def _remove(self, topic: TopicImage) -> None:
+        partitions = self._by_id.pop(topic.topic_id, {})
+        if self._by_name.get(topic.name.encode()) is partitions:
+            del self._by_name[topic.name.encode()]
+        for hosted in partitions.values():
+            hosted.is_removed = True
+            hosted.state.leader_id = BrokerId(-1)
+            self._store.discard(hosted.log, self._clock.now_ms())
+            if hosted.watchers:
+                self._purgatory.wake(hosted.watchers)
+
+    def _apply_configs(self, image: MetadataImage, changed: Iterable[ConfigResource], config: BrokerConfig) -> None:
+        """A topic's change reaches its logs; a change of the broker's settings may reach all."""
+        names: set[str] = set()
+        for resource in changed:
+            if resource.type == ResourceType.TOPIC:
+                names.add(resource.name)
+            elif resource.type == ResourceType.BROKER:
+                names.update(name.decode() for name in self._by_name)
+        for name in names:
+            partitions = self._by_name.get(name.encode())
+            if partitions:
+                topic_config = resolve_topic_config(image.configs.of_topic(name), config)
+                for hosted in partitions.values():
+                    hosted.log.config = topic_config
+
+
+def _not_here(known: TopicImage | None, unknown: Error, name: str, index: int) -> KafkaError:
+    if known is None:
+        return KafkaError(unknown, f"no topic {name}")
+    if not 0 <= index < len(known.partitions):
+        return KafkaError(
+            Error.UNKNOWN_TOPIC_OR_PARTITION, f"topic {known.name} has {len(known.partitions)} partitions, no {index}"
+        )
+    return KafkaError(Error.NOT_LEADER_OR_FOLLOWER, f"{known.name}-{index} is not served by this broker now")

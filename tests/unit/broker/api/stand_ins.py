@@ -1,0 +1,154 @@
+"""What a handler sees of its broker, without a node around it: image, configuration, a controller's answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+from barnabas.broker.api.state import ApiState
+from barnabas.broker.dispatch import Caller
+from barnabas.config.broker import BrokerConfig
+from barnabas.config.listeners import Listener
+from barnabas.metadata.image import (
+    BrokerImage,
+    Endpoint,
+    FeaturesImage,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+    TopicsImage,
+)
+from barnabas.protocol.headers import RequestHeader
+from barnabas.protocol.uuids import Uuid
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from barnabas.broker.connection import Connection
+    from barnabas.broker.server import Broker
+    from barnabas.protocol.structs import Message
+
+NODE_ID = 1
+CLUSTER_ID = "cluster-0123456789abcd"
+FOLDER = Uuid(b"the data folder.")
+
+Answer = Callable[[Any], "Message | Awaitable[Message]"]
+
+
+class ScriptedChannel:
+    """A controller that answers as it is told to, and remembers what it was asked."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.requests: list[Any] = []
+        self._answer = answer
+
+    async def send(self, request: Message) -> Message:
+        self.requests.append(request)
+        answer = self._answer(request)
+        return await answer if isinstance(answer, Awaitable) else answer
+
+
+async def has_followed() -> None:
+    """A broker whose partitions and settings are as its image says."""
+
+
+def no_controller(request: Message) -> Message:
+    raise AssertionError(f"nobody should ask the controller: {request}")
+
+
+def a_config(folder: Path | str = "/nowhere", **overrides: str) -> BrokerConfig:
+    settings = {name.replace("_", "."): value for name, value in overrides.items()}
+    config, _ = BrokerConfig.for_single_node(data_dir=str(folder), port=9092, overrides=settings)
+    return config
+
+
+def a_broker(
+    image: MetadataImage,
+    *,
+    answer: Answer = no_controller,
+    config: BrokerConfig | None = None,
+    replicas: object = None,
+) -> Broker:
+    """Must be made in a running event loop."""
+    broker = SimpleNamespace(
+        node_id=NODE_ID,
+        cluster_id=CLUSTER_ID,
+        image=image,
+        config=config or a_config(),
+        channel=ScriptedChannel(answer),
+        settled=has_followed,
+        replicas=replicas,
+        loop=asyncio.get_running_loop(),
+    )
+    broker.api = ApiState(cast("Broker", broker))
+    return cast("Broker", broker)
+
+
+def asked(broker: Broker) -> list[Any]:
+    """What the controller was asked."""
+    return cast("ScriptedChannel", broker.channel).requests
+
+
+def caller(version: int, listener_name: str = "PLAINTEXT") -> Caller:
+    header = RequestHeader(0, version, 7, "client", 0)
+    listener = Listener(listener_name, "PLAINTEXT", "", 0)
+    return Caller(header, cast("Connection", SimpleNamespace(peer=("127.0.0.1", 1), listener=listener)))
+
+
+def a_registration(
+    broker_id: int = NODE_ID,
+    *,
+    endpoints: Mapping[str, int] | None = None,
+    fenced: bool = False,
+    rack: str | None = None,
+    folders: tuple[Uuid, ...] = (FOLDER,),
+) -> BrokerImage:
+    ports = {"PLAINTEXT": 9092} if endpoints is None else endpoints
+    return BrokerImage(
+        id=broker_id,
+        epoch=5,
+        incarnation_id=Uuid(bytes(16)),
+        endpoints=tuple(Endpoint(name, f"host-{broker_id}", port, 0) for name, port in ports.items()),
+        features={},
+        rack=rack,
+        fenced=fenced,
+        in_controlled_shutdown=False,
+        directories=folders,
+    )
+
+
+def a_partition(
+    leader: int = NODE_ID, replicas: tuple[int, ...] = (NODE_ID,), isr: tuple[int, ...] | None = None
+) -> PartitionImage:
+    return PartitionImage(
+        replicas=replicas,
+        directories=(FOLDER,) * len(replicas),
+        isr=replicas if isr is None else isr,
+        leader=leader,
+        leader_epoch=3,
+        partition_epoch=4,
+    )
+
+
+def topic_id(name: str) -> Uuid:
+    return Uuid(name.encode().rjust(16, b"\1")[-16:])
+
+
+def a_topic(name: str, partitions: int = 1) -> TopicImage:
+    return TopicImage(name, topic_id(name), (a_partition(),) * partitions)
+
+
+def an_image(
+    topics: Iterable[TopicImage] = (), brokers: Iterable[BrokerImage] | None = None, *, offset: int = 42
+) -> MetadataImage:
+    topics = list(topics)
+    registrations = [a_registration()] if brokers is None else brokers
+    return MetadataImage(
+        cluster_id=CLUSTER_ID,
+        offset=offset,
+        features=FeaturesImage(30, {"group.version": 1}),
+        brokers={broker.id: broker for broker in registrations},
+        topics=TopicsImage({t.name: t for t in topics}, {t.topic_id: t for t in topics}),
+    )
