@@ -1,0 +1,341 @@
+"""What is measured: a base case and one factor varied at a time, with what each row is to reach.
+
+A steady case runs on a broker that has been up and warm for a while. The lifecycle starts, loads, kills and restarts
+brokers of its own. Both give figures by name; a row of the table picks one, with the CPU figure beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench import procfs, wire
+from bench.loads.consume import ConsumeLoad
+from bench.loads.produce import ProduceLoad
+from bench.loads.requests import RequestsLoad
+from bench.loads.roundtrip import OpenLoopLoad
+from bench.nodes import HOST
+from bench.stats import AtLeast, AtMost, Measure, Target
+from bench.topics import Topic, fresh_topic, standing_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+
+    from bench.nodes import Node
+    from bench.results import Figures
+
+ROOT = Path(__file__).resolve().parents[1]
+LOAD_SECONDS_MAX = 180.0
+FIRST_RECORD_SECONDS_MAX = 90.0
+NO_LIMIT = sys.maxsize
+MEBIBYTE = 1 << 20
+MANY_PARTITIONS = 1000
+
+
+class CaseError(RuntimeError):
+    """A case did not do the work that its figures would claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How long and how large the loads are."""
+
+    seconds: float = 2.0
+    consume_bytes: int = 384 * MEBIBYTE
+    restart_bytes: int = 1024 * MEBIBYTE
+    idle_seconds: float = 2.0
+
+
+QUICK = Plan(seconds=0.5, consume_bytes=32 * MEBIBYTE, restart_bytes=64 * MEBIBYTE, idle_seconds=0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    plan: Plan
+    loaded_rate_per_second: float
+    """Half of what Kafka answered at most, for the round trips under load."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    label: str
+    unit: str
+    figure: str
+    scale: float = 1.0
+    """Multiplies the figure into the row's unit."""
+    has_cpu: bool = False
+    targets: tuple[Target, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SteadyCase:
+    name: str
+    rows: tuple[Row, ...]
+    run: Callable[[Context, Node], Figures]
+
+
+@dataclass(frozen=True, slots=True)
+class LifecycleCase:
+    name: str
+    rows: tuple[Row, ...]
+    run: Callable[[Plan, Node], Figures]
+
+
+Case = SteadyCase | LifecycleCase
+
+PRODUCE_TARGETS = (AtLeast(Measure.RATIO, 1.1), AtMost(Measure.CPU_RATIO, 0.9))
+CONSUME_TARGETS = (AtLeast(Measure.RATIO, 0.95), AtMost(Measure.CPU_RATIO, 1.0))
+REQUEST_TARGETS = (AtLeast(Measure.RATIO, 1.5), AtMost(Measure.CPU_RATIO, 0.5))
+ROUND_TRIP_TARGETS = (AtMost(Measure.RATIO, 0.8),)
+
+
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """What a produce or consume case may vary; the defaults are the base case."""
+
+    record_bytes: int = 100
+    acks: str = "1"
+    codec: str = "none"
+    partitions: int = 4
+
+    def label(self) -> str:
+        size = "1 KiB" if self.record_bytes == 1024 else f"{self.record_bytes} B"
+        plural = "" if self.partitions == 1 else "s"
+        return f"{size}, acks {self.acks}, {self.codec}, {self.partitions:,} partition{plural}"
+
+    def slug(self) -> str:
+        return f"{self.record_bytes}-{self.acks}-{self.codec}-{self.partitions}"
+
+
+BASE = Factors()
+PRODUCE_VARIATIONS = (
+    BASE,
+    dataclasses.replace(BASE, record_bytes=1024),
+    dataclasses.replace(BASE, acks="all"),
+    dataclasses.replace(BASE, codec="lz4"),
+    dataclasses.replace(BASE, codec="zstd"),
+    dataclasses.replace(BASE, partitions=1),
+    dataclasses.replace(BASE, partitions=16),
+    dataclasses.replace(BASE, partitions=MANY_PARTITIONS),
+)
+CONSUME_VARIATIONS = (dataclasses.replace(BASE, record_bytes=1024), BASE)
+
+PRODUCE_GRID = tuple(
+    Factors(*each)
+    for each in itertools.product(
+        (100, 1024), ("1", "all"), ("none", "gzip", "snappy", "lz4", "zstd"), (1, 4, 16, MANY_PARTITIONS)
+    )
+)
+CONSUME_GRID = tuple(
+    Factors(record_bytes=size, codec=codec, partitions=partitions)
+    for size, codec, partitions in itertools.product((1024, 100), ("none", "lz4", "zstd"), (1, 4, 16))
+)
+
+
+def standard_cases(plan: Plan) -> list[Case]:
+    return _cases(plan, PRODUCE_VARIATIONS, CONSUME_VARIATIONS)
+
+
+def full_cases(plan: Plan) -> list[Case]:
+    return _cases(plan, PRODUCE_GRID, CONSUME_GRID)
+
+
+def _cases(plan: Plan, produced: Sequence[Factors], consumed: Sequence[Factors]) -> list[Case]:
+    """Requests come before round trips, which need Kafka's rate; many partitions last, as they then stay."""
+    few = [_produce_case(each) for each in produced if each.partitions < MANY_PARTITIONS]
+    many = [_produce_case(each) for each in produced if each.partitions >= MANY_PARTITIONS]
+    consumes = [_consume_case(each) for each in consumed]
+    return [_lifecycle_case(plan), *few, *consumes, _REQUESTS, _ROUND_TRIP_IDLE, _ROUND_TRIP_LOADED, *many]
+
+
+def _produce_case(factors: Factors) -> SteadyCase:
+    def run(context: Context, node: Node) -> Figures:
+        with _topic_for(node, factors.partitions) as topic:
+            before = topic.record_count()
+            figures = _produce(node, topic.name, factors, context.plan.seconds, NO_LIMIT)
+            _expect_records(topic, before + figures["records_total"])
+        return figures
+
+    row = _throughput_row(f"produce {factors.label()}", factors.record_bytes, PRODUCE_TARGETS)
+    return SteadyCase(f"produce-{factors.slug()}", (row,), run)
+
+
+def _topic_for(node: Node, partitions: int) -> AbstractContextManager[Topic]:
+    """Kafka is busy with the files of a thousand deleted partitions a minute later, in the middle of another run."""
+    if partitions < MANY_PARTITIONS:
+        return fresh_topic(node.bootstrap, partitions)
+    return contextlib.nullcontext(standing_topic(node.bootstrap, partitions))
+
+
+def _consume_case(factors: Factors) -> SteadyCase:
+    def run(context: Context, node: Node) -> Figures:
+        records_max = context.plan.consume_bytes // factors.record_bytes
+        with fresh_topic(node.bootstrap, factors.partitions) as topic:
+            filled = _produce(node, topic.name, factors, LOAD_SECONDS_MAX, records_max)
+            # Pages on their way to the disk would slow the reading of them.
+            os.sync()
+            load = ConsumeLoad(
+                node.bootstrap,
+                node.pid,
+                topic.name,
+                factors.partitions,
+                int(filled["records_total"]),
+                context.plan.seconds,
+            )
+            return _run_load("consume", load)
+
+    label = f"consume {factors.label().replace(f'acks {factors.acks}, ', '')}"
+    return SteadyCase(
+        f"consume-{factors.slug()}", (_throughput_row(label, factors.record_bytes, CONSUME_TARGETS),), run
+    )
+
+
+def _throughput_row(label: str, record_bytes: int, targets: tuple[Target, ...]) -> Row:
+    """Small records are counted, large ones weighed, as people compare them."""
+    if record_bytes >= 1024:
+        return Row(label, "MB/s", "rate", scale=record_bytes / 1e6, has_cpu=True, targets=targets)
+    return Row(label, "k records/s", "rate", scale=1e-3, has_cpu=True, targets=targets)
+
+
+def _requests(context: Context, node: Node) -> Figures:
+    with fresh_topic(node.bootstrap, BASE.partitions) as topic:
+        figures = _run_load("requests", _requests_load(context, node, topic))
+        _expect_records(topic, figures["units"])
+    return figures
+
+
+def _round_trip_idle(context: Context, node: Node) -> Figures:
+    with fresh_topic(node.bootstrap, BASE.partitions) as topic:
+        return _run_load("roundtrip-idle", _requests_load(context, node, topic))
+
+
+def _round_trip_loaded(context: Context, node: Node) -> Figures:
+    with fresh_topic(node.bootstrap, BASE.partitions) as topic:
+        load = OpenLoopLoad(_requests_load(context, node, topic), context.loaded_rate_per_second)
+        return _run_load("roundtrip-loaded", load)
+
+
+def _requests_load(context: Context, node: Node, topic: Topic) -> RequestsLoad:
+    return RequestsLoad(
+        host=HOST,
+        port=node.port,
+        broker_pid=node.pid,
+        topic=topic.name,
+        partitions=topic.partitions,
+        record_bytes=BASE.record_bytes,
+        connections=8,
+        in_flight=5,
+        seconds=context.plan.seconds,
+    )
+
+
+_REQUESTS = SteadyCase(
+    "requests",
+    (Row("one-record requests, 8 × 5 in flight", "k requests/s", "rate", 1e-3, True, REQUEST_TARGETS),),
+    _requests,
+)
+_ROUND_TRIP_IDLE = SteadyCase(
+    "roundtrip-idle",
+    (
+        Row("round trip idle, p50", "ms", "p50_ms", has_cpu=True, targets=ROUND_TRIP_TARGETS),
+        Row("round trip idle, p99", "ms", "p99_ms", targets=ROUND_TRIP_TARGETS),
+    ),
+    _round_trip_idle,
+)
+_ROUND_TRIP_LOADED = SteadyCase(
+    "roundtrip-loaded",
+    (
+        Row("round trip at half of Kafka's most, p50", "ms", "p50_ms", has_cpu=True, targets=ROUND_TRIP_TARGETS),
+        Row("round trip at half of Kafka's most, p99", "ms", "p99_ms", targets=ROUND_TRIP_TARGETS),
+    ),
+    _round_trip_loaded,
+)
+
+
+def _lifecycle(plan: Plan, node: Node) -> Figures:
+    """One life of a broker: start, idle, load, SIGKILL, start again with everything unflushed to recover."""
+    figures = {"start_seconds": _seconds_to_first_record(node, "bench-first")}
+    time.sleep(plan.idle_seconds)
+    figures["idle_bytes"] = procfs.resident_bytes(node.pid)
+
+    factors = dataclasses.replace(BASE, record_bytes=1024)
+    topic = Topic.create(node.bootstrap, factors.partitions)
+    loaded = _produce(node, topic.name, factors, LOAD_SECONDS_MAX, plan.restart_bytes // factors.record_bytes)
+    figures["loaded_bytes"] = procfs.resident_bytes(node.pid)
+    _expect_records(topic, loaded["records_total"])
+
+    node.kill()
+    figures["restart_seconds"] = _seconds_to_first_record(node, topic.name)
+    _expect_records(topic.seen_from(node.bootstrap), loaded["records_total"] + 1)
+    node.stop()
+    return figures
+
+
+def _seconds_to_first_record(node: Node, topic: str) -> float:
+    started = time.perf_counter()
+    node.start()
+    wire.first_acknowledged(HOST, node.port, topic, FIRST_RECORD_SECONDS_MAX)
+    return time.perf_counter() - started
+
+
+def _lifecycle_case(plan: Plan) -> LifecycleCase:
+    load = f"{plan.restart_bytes / MEBIBYTE:,.0f} MiB"
+    start_targets = (AtMost(Measure.RATIO, 0.1), AtMost(Measure.VALUE, 0.5))
+    rows = (
+        Row("start to first acknowledged record", "s", "start_seconds", targets=start_targets),
+        Row("memory idle", "MB", "idle_bytes", scale=1e-6, targets=(AtMost(Measure.RATIO, 0.2),)),
+        Row(f"memory after {load} produced", "MB", "loaded_bytes", scale=1e-6),
+        Row(f"restart after SIGKILL, {load} unflushed", "s", "restart_seconds", targets=(AtMost(Measure.VALUE, 2.0),)),
+    )
+    return LifecycleCase("lifecycle", rows, _lifecycle)
+
+
+def _produce(node: Node, topic: str, factors: Factors, seconds: float, records_max: int) -> Figures:
+    return _run_load(
+        "produce",
+        ProduceLoad(
+            bootstrap=node.bootstrap,
+            broker_pid=node.pid,
+            topic=topic,
+            partitions=factors.partitions,
+            record_bytes=factors.record_bytes,
+            acks=factors.acks,
+            codec=factors.codec,
+            seconds=seconds,
+            records_max=records_max,
+        ),
+    )
+
+
+def _expect_records(topic: Topic, expected: float) -> None:
+    """A broker that acknowledges and drops would win every comparison."""
+    if (found := topic.record_count()) != expected:
+        raise CaseError(f"{topic.name} holds {found:,} records, but {expected:,.0f} were acknowledged")
+
+
+def _run_load(name: str, load: ProduceLoad | ConsumeLoad | RequestsLoad | OpenLoopLoad) -> Figures:
+    """Runs a load in a process of its own, in a session of its own, so that Ctrl-C is for the harness to handle."""
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.loads", name],
+        input=json.dumps(dataclasses.asdict(load)),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=LOAD_SECONDS_MAX + 60,
+        start_new_session=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise CaseError(f"the load {name} on {load} failed:\n{done.stderr}")
+    figures: dict[str, Any] = json.loads(done.stdout)
+    return {key: float(value) for key, value in figures.items()}

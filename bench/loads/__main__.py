@@ -1,0 +1,31 @@
+"""One load in this process: its description comes as JSON on standard input, its figures leave as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from bench.loads import consume, produce, requests, roundtrip
+
+
+def main() -> None:
+    name, said = sys.argv[1], json.load(sys.stdin)
+    match name:
+        case "produce":
+            figures = produce.run(produce.ProduceLoad(**said))
+        case "consume":
+            figures = consume.run(consume.ConsumeLoad(**said))
+        case "requests":
+            figures = requests.run(requests.RequestsLoad(**said))
+        case "roundtrip-idle":
+            figures = roundtrip.run_idle(requests.RequestsLoad(**said))
+        case "roundtrip-loaded":
+            base = requests.RequestsLoad(**said.pop("requests"))
+            figures = roundtrip.run_open_loop(roundtrip.OpenLoopLoad(requests=base, **said))
+        case _:
+            raise SystemExit(f"no load is called {name!r}")
+    json.dump(figures, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Rounds: every case on every side, in turn, under conditions that are the same for all.
+
+In each round a case runs on one side right after the other, and who goes first alternates. Before each run dirty
+pages are written back and the brokers have come to rest, so that no run pays for the one before it. Round 0 warms up
+and is not counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench import procfs
+from bench.cases import Context, LifecycleCase, SteadyCase
+from bench.results import Results
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from bench.cases import Case, Plan
+    from bench.nodes import Node, Side
+    from bench.results import Figures
+
+RATE_WITHOUT_KAFKA_PER_SECOND = 10_000.0
+"""Rate of the loaded round trips where no Kafka tells its most."""
+
+REST_WINDOW_SECONDS = 0.2
+REST_CPU_SECONDS_MAX = 0.04
+REST_SECONDS_MAX = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One case on one side in one round."""
+
+    round_number: int
+    case: Case
+    side: Side
+
+
+def steps(cases: Iterable[Case], sides: Sequence[Side], rounds: int) -> Iterator[Step]:
+    """All steps of a run in their order: lives of brokers while no other broker is up, then what needs warm ones."""
+    for kind in (LifecycleCase, SteadyCase):
+        chosen = [case for case in cases if isinstance(case, kind)]
+        for number in range(rounds + 1):
+            in_turn = sides if number % 2 == 0 else sides[::-1]
+            yield from (Step(number, case, side) for case in chosen for side in in_turn)
+
+
+class Runner:
+    """Runs steps in order and keeps what they found. `close` ends every broker that it started."""
+
+    def __init__(self, sides: Sequence[Side], plan: Plan, work_dir: Path) -> None:
+        self.results = Results(tuple(side.label for side in sides))
+        self._plan = plan
+        self._work_dir = work_dir
+        self._reference = sides[-1] if len(sides) > 1 else None
+        self._reference_rates: list[float] = []
+        self._warm_nodes: dict[str, Node] = {}
+        self._stack = contextlib.ExitStack()
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def run(self, step: Step) -> None:
+        """A run that fails is noted, and the rest goes on; a broker that is gone ends it all."""
+        try:
+            figures = self._figures(step)
+        except Exception as error:
+            self.results.failures.append(f"{step.case.name} on {step.side.label}, round {step.round_number}: {error}")
+            if any(not procfs.is_alive(node.pid) for node in self._warm_nodes.values()):
+                raise
+            return
+        if step.case.name == "requests" and step.side is self._reference:
+            self._reference_rates.append(figures["rate"])
+        if step.round_number > 0:
+            self.results.add(step.case.name, step.side.label, step.round_number, figures)
+
+    def _figures(self, step: Step) -> Figures:
+        match step.case:
+            case LifecycleCase() as case:
+                return self._live_once(case, step)
+            case SteadyCase() as case:
+                node = self._warm_node(step.side)
+                self._rest()
+                return case.run(Context(self._plan, self._loaded_rate()), node)
+
+    def _live_once(self, case: LifecycleCase, step: Step) -> Figures:
+        os.sync()
+        with self._new_node(step.side) as node:
+            if step.round_number > 0:
+                return case.run(self._plan, node)
+            # The first start fills the page cache with the program; there is nothing else to warm up.
+            node.start()
+            node.stop()
+            return {}
+
+    def _warm_node(self, side: Side) -> Node:
+        """The broker of this side that lives through all rounds."""
+        if side.label not in self._warm_nodes:
+            node = self._stack.enter_context(self._new_node(side))
+            node.start()
+            self._warm_nodes[side.label] = node
+        return self._warm_nodes[side.label]
+
+    @contextlib.contextmanager
+    def _new_node(self, side: Side) -> Iterator[Node]:
+        """A node that is yet to be started, on a folder of its own that goes with it."""
+        with tempfile.TemporaryDirectory(dir=self._work_dir) as folder, side.make(Path(folder) / "data") as node:
+            yield node
+
+    def _loaded_rate(self) -> float:
+        if not self._reference_rates:
+            return RATE_WITHOUT_KAFKA_PER_SECOND
+        return statistics.median(self._reference_rates) / 2
+
+    def _rest(self) -> None:
+        """Returns when no page is dirty and no broker is still busy with what was before."""
+        os.sync()
+        deadline = time.monotonic() + REST_SECONDS_MAX
+        while self._busy_seconds() > REST_CPU_SECONDS_MAX and time.monotonic() < deadline:
+            pass
+
+    def _busy_seconds(self) -> float:
+        """CPU time of all brokers over a short window."""
+        before = self._cpu_seconds()
+        time.sleep(REST_WINDOW_SECONDS)
+        return self._cpu_seconds() - before
+
+    def _cpu_seconds(self) -> float:
+        return sum(procfs.cpu_seconds(node.pid) for node in self._warm_nodes.values())

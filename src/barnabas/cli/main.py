@@ -1,0 +1,87 @@
+"""The `barnabas` command line: finds the subcommand, imports only its module, and turns failures into exit codes.
+
+Each subcommand is a module with `run(arguments) -> exit code` and an argument parser of its own. Importing them one
+at a time keeps `barnabas start` quick: a node does not pay for the tables and clients of the other commands.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.cli.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, CommandError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Command(NamedTuple):
+    module: str
+    summary: str
+
+
+COMMANDS = {
+    "start": Command("barnabas.cli.start", "run a node in the foreground"),
+    "topic": Command("barnabas.cli.topic", "list, create, describe and delete topics"),
+    "produce": Command("barnabas.cli.produce", "send lines of text to a topic"),
+    "consume": Command("barnabas.cli.consume", "print the records of a topic"),
+    "demo": Command("barnabas.cli.demo", "start a node and move a million records through it"),
+    "version": Command("barnabas.cli.version", "print the version"),
+}
+HELP_WORDS = ("-h", "--help", "help")
+VERSION_FLAGS = ("-V", "--version")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    try:
+        code = run_command(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+    except CommandError as error:
+        print(f"barnabas: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output (`| head`) has seen enough. Python would complain at exit about the unwritten rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_OK
+    return code
+
+
+def run_command(arguments: list[str]) -> int:
+    if not arguments:
+        print(overview(), file=sys.stderr)
+        return EXIT_USAGE
+    name, *rest = arguments
+    if name in HELP_WORDS:
+        if not rest:
+            print(overview())
+            return EXIT_OK
+        name, rest = rest[0], ["--help"]
+    if name in VERSION_FLAGS:
+        name = "version"
+    command = COMMANDS.get(name)
+    if command is None:
+        from barnabas.cli.arguments import nearest
+
+        raise UsageError(f"unknown command {name!r}; {nearest(name, COMMANDS)}")
+    code: int = import_module(command.module).run(rest)
+    return code
+
+
+def overview() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {command.summary}" for name, command in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: barnabas COMMAND [OPTIONS]",
+            "",
+            "Apache Kafka's protocol and file formats, in Python.",
+            "",
+            *lines,
+            "",
+            "`barnabas COMMAND --help` explains one command.",
+        ]
+    )

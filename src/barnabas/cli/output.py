@@ -1,0 +1,65 @@
+"""What commands print: tables by rich for a person at a terminal, plain columns or JSON for whoever reads the pipe."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+COLUMN_GAP = "  "
+
+
+class Column(NamedTuple):
+    title: str
+    align: str = "left"
+
+
+def number(title: str) -> Column:
+    """A column of numbers: aligned so that their digits stand under each other."""
+    return Column(title, "right")
+
+
+def print_table(columns: Sequence[Column], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
+    """A table on stdout; its plain form is the same cells without decoration, one row per line."""
+    if sys.stdout.isatty():
+        print_rich_table(columns, rows, title)
+        return
+    if title is not None:
+        print(title)
+    for line in plain_lines(columns, rows):
+        print(line)
+
+
+def print_rich_table(columns: Sequence[Column], rows: Sequence[Sequence[object]], title: str | None) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=title, box=SIMPLE_HEAD, title_justify="left")
+    for column in columns:
+        table.add_column(column.title, justify="right" if column.align == "right" else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(str(cell)) for cell in row))
+    Console().print(table)
+
+
+def plain_lines(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> list[str]:
+    cells = [[column.title for column in columns], *([str(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
+    return [COLUMN_GAP.join(map(pad, row, widths, columns)).rstrip() for row in cells]
+
+
+def pad(cell: str, width: int, column: Column) -> str:
+    return cell.rjust(width) if column.align == "right" else cell.ljust(width)
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def comma_list(values: Iterable[object]) -> str:
+    return ",".join(map(str, values))

@@ -1,0 +1,32 @@
+"""What `produce` and `consume` share of librdkafka: quiet settings, and its errors as lines for a person."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaError
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaException
+
+
+def base_settings(bootstrap_server: str) -> dict[str, object]:
+    """librdkafka's own log lines are for its developers: what a person should know comes through `error_cb`."""
+    return {
+        "bootstrap.servers": bootstrap_server,
+        "client.id": "barnabas-cli",
+        "log_level": 0,
+        "error_cb": report_error,
+    }
+
+
+def report_error(error: KafkaError) -> None:
+    """Said once per outage: librdkafka goes on trying by itself."""
+    if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - its public name
+        print("barnabas: no broker answers; still trying", file=sys.stderr)
+
+
+def reason(failure: KafkaException | KafkaError) -> str:
+    error = failure if isinstance(failure, KafkaError) else failure.args[0]
+    return error.str() if isinstance(error, KafkaError) else str(error)

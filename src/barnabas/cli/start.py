@@ -1,0 +1,150 @@
+"""`barnabas start`: one node in the foreground, from the command line's words to a running server.
+
+Standard output carries one line, the addresses of a node that serves; programs that start a node wait for it. The log
+goes to standard error. Nothing here imports what the node itself does not need: it counts towards its start.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING
+
+from barnabas.cli import logs
+from barnabas.cli.arguments import DEFAULT_BOOTSTRAP_SERVER, Parser, parse_address, parse_pair
+from barnabas.cli.errors import CommandError
+from barnabas.config.broker import BrokerConfig
+from barnabas.config.listeners import require_plaintext
+from barnabas.config.properties import PropertiesError, parse_properties
+from barnabas.config.startup import replace_broker_listeners
+from barnabas.config.values import ConfigError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Sequence
+
+    from barnabas.config.listeners import Listener
+
+DEFAULT_DATA_DIR = "./barnabas-data"
+EPILOG = """examples:
+  barnabas start
+  barnabas start --data-dir /var/lib/barnabas --listen 127.0.0.1:0 --set num.partitions=3
+  barnabas start --config server.properties
+
+An empty folder is formatted. SIGTERM or Ctrl-C stops the node cleanly; a second one, at once.
+"""
+
+logger = logging.getLogger("barnabas.start")
+
+
+def run(arguments: Sequence[str]) -> int:
+    options = build_parser().parse_args(arguments)
+    logs.set_up(options.log_level)
+    try:
+        config, warnings = load_config(options)
+        require_plaintext((*config.listeners, *config.controller_listeners))
+    except ConfigError as error:
+        raise CommandError(str(error)) from error
+    for warning in warnings:
+        logger.warning("%s", warning)
+    return serve(config)
+
+
+def build_parser() -> Parser:
+    parser = Parser("barnabas start", "Run a node in the foreground.", EPILOG)
+    parser.add_argument("--data-dir", metavar="DIR", help=f"where everything is kept (default {DEFAULT_DATA_DIR})")
+    parser.add_argument(
+        "--listen",
+        type=parse_address,
+        metavar="HOST:PORT",
+        help=f"where clients connect (default {DEFAULT_BOOTSTRAP_SERVER}; port 0: any free one)",
+    )
+    parser.add_argument("--config", metavar="FILE", help="a properties file with Kafka's broker settings")
+    parser.add_argument(
+        "--set",
+        dest="overrides",
+        type=parse_pair,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a broker setting, stronger than the file; may be given several times",
+    )
+    parser.add_argument("--log-level", choices=logs.LEVELS, default="info", help="(default info)")
+    return parser
+
+
+def load_config(options: argparse.Namespace) -> tuple[BrokerConfig, list[str]]:
+    """The node's configuration and what to warn about: `--set` over `--listen` and `--data-dir` over the file."""
+    overrides = dict(options.overrides)
+    if options.config is None:
+        host, port = options.listen or parse_address(DEFAULT_BOOTSTRAP_SERVER)
+        data_dir = options.data_dir or DEFAULT_DATA_DIR
+        return BrokerConfig.for_single_node(data_dir=data_dir, host=host, port=port, overrides=overrides)
+    properties = read_properties(options.config)
+    words: dict[str, str] = {}
+    if options.data_dir is not None:
+        words["log.dirs"] = options.data_dir
+    if options.listen is not None:
+        words |= replace_broker_listeners(properties, *options.listen)
+    return BrokerConfig.from_properties(properties, words | overrides)
+
+
+def read_properties(path: str) -> dict[str, str]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return parse_properties(file.read())
+    except OSError as error:
+        raise CommandError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{path} is not UTF-8 text: {error}") from None
+    except PropertiesError as error:
+        raise CommandError(f"{path}, {error}") from None
+
+
+def serve(config: BrokerConfig) -> int:
+    """Run the node until it is told to stop. What keeps it from starting becomes one line."""
+    from barnabas.broker import server
+
+    try:
+        return server.run(config, on_ready=announce)
+    except OSError as error:
+        raise CommandError(system_error_text(error)) from error
+    except start_errors() as error:
+        raise CommandError(str(error)) from error
+
+
+def start_errors() -> tuple[type[Exception], ...]:
+    """What is wrong with a folder or a setting; anything else is a mistake of ours and deserves its stack trace."""
+    from barnabas.broker.controller import ForeignQuorumError
+    from barnabas.broker.folders import FolderError
+    from barnabas.log.checkpoints import CheckpointError
+    from barnabas.log.data_dir import FolderInUseError
+    from barnabas.log.meta_properties import MetaPropertiesError
+    from barnabas.metadata.versions import UnsupportedMetadataVersionError
+    from barnabas.raft.log import MissingMetadataError
+    from barnabas.raft.quorum_state import QuorumStateError
+    from barnabas.raft.snapshots import CorruptCheckpointError
+
+    return (
+        CheckpointError,
+        ConfigError,
+        CorruptCheckpointError,
+        FolderError,
+        FolderInUseError,
+        ForeignQuorumError,
+        MetaPropertiesError,
+        MissingMetadataError,
+        QuorumStateError,
+        UnsupportedMetadataVersionError,
+    )
+
+
+def system_error_text(error: OSError) -> str:
+    """The system's words, without its number, and the file that it speaks of."""
+    text = error.strerror or str(error)
+    return f"{error.filename}: {text}" if error.filename else text
+
+
+def announce(listeners: Iterable[Listener]) -> None:
+    """The one line on standard output, written when clients can connect and are served."""
+    print(f"barnabas ready: {','.join(map(str, listeners))}", flush=True, file=sys.stdout)

@@ -1,0 +1,162 @@
+"""One small vocabulary over three client libraries, so that a behaviour is stated once and holds for each of them.
+
+An adapter translates and does nothing else: it never retries, hides an error or fills in a value that the broker left
+out. What only one library can do is tested with that library directly.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+CODECS: tuple[Codec, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
+Start = int | Literal["beginning", "end"]
+Headers = tuple[tuple[str, bytes | None], ...]
+
+DEADLINE_S = 30.0
+
+
+class ClientError(Exception):
+    """What a library reported, with Kafka's error code; −1 where the library gave none."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(f"error {code}: {message}")
+        self.code = code
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A record as an application hands it over."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: Headers = ()
+    timestamp_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A record as an application gets it."""
+
+    partition: int
+    offset: int
+    value: bytes | None
+    key: bytes | None
+    headers: Headers
+    timestamp_ms: int
+    timestamp_type: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Where the broker said that it put a record; the offset is −1 where it said nothing (acks=0)."""
+
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerOptions:
+    acks: Literal[0, 1, -1] = -1
+    codec: Codec = "none"
+    idempotent: bool = False
+    linger_ms: int = 5
+    max_request_bytes: int = 4_000_000
+
+
+PRODUCER = ProducerOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerOptions:
+    """Kafka's own defaults, except that a long poll is short enough for a test."""
+
+    fetch_min_bytes: int = 1
+    fetch_max_wait_ms: int = 100
+    fetch_max_bytes: int = 52_428_800
+    max_partition_bytes: int = 1_048_576
+    out_of_range: Literal["earliest", "latest", "error"] = "error"
+
+
+CONSUMER = ConsumerOptions()
+
+
+class Consumer(AbstractContextManager["Consumer"], Protocol):
+    """A reader of one partition, assigned by hand."""
+
+    def receive(self, count: int, deadline_s: float = DEADLINE_S) -> list[Received]:
+        """Up to `count` records: fewer only when the deadline passed first."""
+
+    def seek(self, offset: int) -> None: ...
+
+
+class Client(Protocol):
+    """A library, bound to one bootstrap address."""
+
+    name: str
+
+    def __init__(self, bootstrap: str) -> None: ...
+
+    def produce(
+        self,
+        topic: str,
+        messages: Sequence[Message],
+        *,
+        partition: int | None = None,
+        options: ProducerOptions = PRODUCER,
+    ) -> list[Delivery]:
+        """Send all, wait for all, raise the first error."""
+
+    def consumer(
+        self, topic: str, start: Start, *, partition: int = 0, options: ConsumerOptions = CONSUMER
+    ) -> Consumer: ...
+
+    def offset_range(self, topic: str, partition: int = 0) -> tuple[int, int]:
+        """The log start offset and the high watermark."""
+
+    def offset_for_time(self, topic: str, timestamp_ms: int, partition: int = 0) -> int | None:
+        """The first offset whose timestamp is at least this, None where there is none."""
+
+    def create_topic(
+        self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None, replication_factor: int = 1
+    ) -> None: ...
+
+    def delete_topic(self, name: str) -> None: ...
+
+    def add_partitions(self, topic: str, total: int) -> None: ...
+
+    def topic_names(self) -> set[str]: ...
+
+    def partition_count(self, topic: str) -> int: ...
+
+    def topic_config(self, topic: str) -> dict[str, str | None]: ...
+
+    def alter_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
+        """Set these; a library that knows only the old AlterConfigs thereby drops the topic's other settings."""
+
+
+def consume(
+    client: Client,
+    topic: str,
+    count: int,
+    *,
+    start: Start = "beginning",
+    partition: int = 0,
+    options: ConsumerOptions = CONSUMER,
+) -> list[Received]:
+    """Read `count` records and require that they all came."""
+    with client.consumer(topic, start, partition=partition, options=options) as consumer:
+        received = consumer.receive(count)
+    assert len(received) == count, f"{client.name} received {len(received)} of {count} records of {topic}-{partition}"
+    return received
+
+
+def values(count: int, *, prefix: str = "value") -> list[Message]:
+    """Distinct, numbered messages."""
+    return [Message(f"{prefix}-{n}".encode()) for n in range(count)]

@@ -1,0 +1,246 @@
+"""aiokafka, driven from plain functions by one event loop per consumer or call."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import aiokafka
+import aiokafka.errors
+from aiokafka import TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+
+from tests.clients.adapter import (
+    CONSUMER,
+    DEADLINE_S,
+    PRODUCER,
+    ClientError,
+    ConsumerOptions,
+    Delivery,
+    Message,
+    ProducerOptions,
+    Received,
+    Start,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_QUICK = {"retry_backoff_ms": 20}
+
+
+def _error(failure: BaseException) -> ClientError:
+    return ClientError(getattr(failure, "errno", -1), str(failure))
+
+
+class AiokafkaConsumer:
+    def __init__(self, consumer: Any, topic: str, partition: int, start: Start, runner: asyncio.Runner) -> None:
+        self._consumer = consumer
+        self._runner = runner
+        self._assigned = TopicPartition(topic, partition)
+        runner.run(self._open(start))
+
+    def __enter__(self) -> AiokafkaConsumer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._runner.run(self._consumer.stop())
+        finally:
+            self._runner.close()
+
+    def receive(self, count: int, deadline_s: float = DEADLINE_S) -> list[Received]:
+        return self._runner.run(self._receive(count, deadline_s))
+
+    def seek(self, offset: int) -> None:
+        self._consumer.seek(self._assigned, offset)
+
+    async def _open(self, start: Start) -> None:
+        await self._consumer.start()
+        self._consumer.assign([self._assigned])
+        if start == "beginning":
+            await self._consumer.seek_to_beginning(self._assigned)
+        elif start == "end":
+            await self._consumer.seek_to_end(self._assigned)
+        else:
+            self._consumer.seek(self._assigned, start)
+
+    async def _receive(self, count: int, deadline_s: float) -> list[Received]:
+        received: list[Received] = []
+        deadline = time.monotonic() + deadline_s
+        try:
+            while len(received) < count and time.monotonic() < deadline:
+                polled = await self._consumer.getmany(timeout_ms=50, max_records=count - len(received))
+                received += [_received(record) for records in polled.values() for record in records]
+        except aiokafka.errors.KafkaError as failure:
+            raise _error(failure) from failure
+        return received
+
+
+def _received(record: Any) -> Received:
+    return Received(
+        partition=record.partition,
+        offset=record.offset,
+        value=record.value,
+        key=record.key,
+        headers=tuple(record.headers),
+        timestamp_ms=record.timestamp,
+        timestamp_type=record.timestamp_type,
+    )
+
+
+class AiokafkaClient:
+    name = "aiokafka"
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+
+    def produce(
+        self,
+        topic: str,
+        messages: Sequence[Message],
+        *,
+        partition: int | None = None,
+        options: ProducerOptions = PRODUCER,
+    ) -> list[Delivery]:
+        return asyncio.run(self._produce(topic, messages, partition, options))
+
+    def consumer(
+        self, topic: str, start: Start, *, partition: int = 0, options: ConsumerOptions = CONSUMER
+    ) -> AiokafkaConsumer:
+        runner = asyncio.Runner()
+
+        async def make() -> Any:
+            return self._consumer(options)
+
+        return AiokafkaConsumer(runner.run(make()), topic, partition, start, runner)
+
+    def offset_range(self, topic: str, partition: int = 0) -> tuple[int, int]:
+        asked = TopicPartition(topic, partition)
+
+        async def ask(consumer: Any) -> tuple[int, int]:
+            low = await consumer.beginning_offsets([asked])
+            high = await consumer.end_offsets([asked])
+            return low[asked], high[asked]
+
+        low, high = asyncio.run(self._with_consumer(ask))
+        return low, high
+
+    def offset_for_time(self, topic: str, timestamp_ms: int, partition: int = 0) -> int | None:
+        asked = TopicPartition(topic, partition)
+
+        async def ask(consumer: Any) -> Any:
+            return (await consumer.offsets_for_times({asked: timestamp_ms}))[asked]
+
+        found = asyncio.run(self._with_consumer(ask))
+        return None if found is None else found.offset
+
+    def create_topic(
+        self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None, replication_factor: int = 1
+    ) -> None:
+        topic = NewTopic(name, partitions, replication_factor, topic_configs=dict(config or {}))
+        answer = self._admin("create_topics", [topic])
+        for _, code, *message in answer.topic_errors:
+            _check(code, message)
+
+    def delete_topic(self, name: str) -> None:
+        for _, code, *message in self._admin("delete_topics", [name]).topic_error_codes:
+            _check(code, message)
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        for _, code, *message in self._admin("create_partitions", {topic: NewPartitions(total)}).topic_errors:
+            _check(code, message)
+
+    def topic_names(self) -> set[str]:
+        return set(self._admin("list_topics"))
+
+    def partition_count(self, topic: str) -> int:
+        (described,) = self._admin("describe_topics", [topic])
+        _check(described["error_code"], [])
+        return len(described["partitions"])
+
+    def topic_config(self, topic: str) -> dict[str, str | None]:
+        (answer,) = self._admin("describe_configs", [ConfigResource(ConfigResourceType.TOPIC, topic)])
+        (resource,) = answer.to_object()["resources"]
+        _check(resource["error_code"], [resource["error_message"]])
+        return {entry["config_names"]: entry["config_value"] for entry in resource["config_entries"]}
+
+    def alter_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
+        (answer,) = self._admin("alter_configs", [ConfigResource(ConfigResourceType.TOPIC, topic, dict(config))])
+        for code, *message in answer.resources:
+            _check(code, message)
+
+    async def _produce(
+        self, topic: str, messages: Sequence[Message], partition: int | None, options: ProducerOptions
+    ) -> list[Delivery]:
+        producer = aiokafka.AIOKafkaProducer(
+            bootstrap_servers=self._bootstrap,
+            compression_type=None if options.codec == "none" else options.codec,
+            enable_idempotence=options.idempotent,
+            linger_ms=options.linger_ms,
+            max_request_size=options.max_request_bytes,
+            max_batch_size=options.max_request_bytes,
+            acks="all" if options.acks == -1 else options.acks,
+            **_QUICK,
+        )
+        await producer.start()
+        try:
+            futures = [
+                await producer.send(
+                    topic,
+                    message.value,
+                    message.key,
+                    partition,
+                    message.timestamp_ms,
+                    list(message.headers),
+                )
+                for message in messages
+            ]
+            async with asyncio.timeout(DEADLINE_S):
+                delivered = [await future for future in futures]
+        except aiokafka.errors.KafkaError as failure:
+            raise _error(failure) from failure
+        finally:
+            await producer.stop()
+        return [Delivery(-1, -1) if d is None else Delivery(d.partition, d.offset) for d in delivered]
+
+    def _consumer(self, options: ConsumerOptions) -> Any:
+        return aiokafka.AIOKafkaConsumer(
+            bootstrap_servers=self._bootstrap,
+            enable_auto_commit=False,
+            fetch_min_bytes=options.fetch_min_bytes,
+            fetch_max_wait_ms=options.fetch_max_wait_ms,
+            fetch_max_bytes=options.fetch_max_bytes,
+            max_partition_fetch_bytes=options.max_partition_bytes,
+            auto_offset_reset="none" if options.out_of_range == "error" else options.out_of_range,
+            metadata_max_age_ms=1000,
+            **_QUICK,
+        )
+
+    async def _with_consumer(self, ask: Any) -> Any:
+        consumer = self._consumer(CONSUMER)
+        await consumer.start()
+        try:
+            return await ask(consumer)
+        finally:
+            await consumer.stop()
+
+    def _admin(self, call: str, *arguments: Any) -> Any:
+        async def ask() -> Any:
+            admin = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap)
+            await admin.start()
+            try:
+                return await getattr(admin, call)(*arguments)
+            except aiokafka.errors.KafkaError as failure:
+                raise _error(failure) from failure
+            finally:
+                await admin.close()
+
+        return asyncio.run(ask())
+
+
+def _check(code: int, message: Sequence[Any]) -> None:
+    if code:
+        raise ClientError(code, str(message[0]) if message else "")

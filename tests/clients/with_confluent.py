@@ -1,0 +1,230 @@
+"""librdkafka, through confluent-kafka."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import confluent_kafka
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+
+from tests.clients.adapter import (
+    CONSUMER,
+    DEADLINE_S,
+    PRODUCER,
+    ClientError,
+    ConsumerOptions,
+    Delivery,
+    Message,
+    ProducerOptions,
+    Received,
+    Start,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+_START = {"beginning": OFFSET_BEGINNING, "end": OFFSET_END}
+_QUICK = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "retry.backoff.ms": 20, "log_level": 0}
+
+
+def producer_config(bootstrap: str, options: ProducerOptions) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": bootstrap,
+        "acks": options.acks,
+        "compression.type": options.codec,
+        "enable.idempotence": options.idempotent,
+        "linger.ms": options.linger_ms,
+        "message.max.bytes": options.max_request_bytes,
+        "message.timeout.ms": int(DEADLINE_S * 1000),
+        "topic.metadata.refresh.interval.ms": 1000,
+        **_QUICK,
+    }
+
+
+def consumer_config(bootstrap: str, options: ConsumerOptions) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": bootstrap,
+        "group.id": "assigned-by-hand",
+        "enable.auto.commit": False,
+        "fetch.min.bytes": options.fetch_min_bytes,
+        "fetch.wait.max.ms": options.fetch_max_wait_ms,
+        "fetch.max.bytes": options.fetch_max_bytes,
+        "message.max.bytes": min(1_000_000, options.fetch_max_bytes),  # librdkafka wants it not above fetch.max.bytes
+        "max.partition.fetch.bytes": options.max_partition_bytes,
+        "auto.offset.reset": options.out_of_range,
+        "topic.metadata.refresh.interval.ms": 1000,
+        **_QUICK,
+    }
+
+
+def _raise(error: Any) -> None:
+    raise ClientError(error.code(), error.str())
+
+
+class ConfluentConsumer:
+    def __init__(self, consumer: confluent_kafka.Consumer, topic: str, partition: int, start: Start) -> None:
+        self._consumer = consumer
+        self._topic = topic
+        self._partition = partition
+        offset = start if isinstance(start, int) else _START[start]
+        consumer.assign([TopicPartition(topic, partition, offset)])
+
+    def __enter__(self) -> ConfluentConsumer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def receive(self, count: int, deadline_s: float = DEADLINE_S) -> list[Received]:
+        received: list[Received] = []
+        deadline = time.monotonic() + deadline_s
+        while len(received) < count and time.monotonic() < deadline:
+            for message in self._consumer.consume(count - len(received), 0.05):
+                if message.error():
+                    _raise(message.error())
+                received.append(_received(message))
+        return received
+
+    def seek(self, offset: int) -> None:
+        self._consumer.seek(TopicPartition(self._topic, self._partition, offset))
+
+
+def _received(message: Any) -> Received:
+    kind, timestamp_ms = message.timestamp()
+    return Received(
+        partition=message.partition(),
+        offset=message.offset(),
+        value=message.value(),
+        key=message.key(),
+        headers=tuple(message.headers() or ()),
+        timestamp_ms=timestamp_ms,
+        timestamp_type=kind - confluent_kafka.TIMESTAMP_CREATE_TIME,
+    )
+
+
+class ConfluentClient:
+    name = "confluent-kafka"
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._admin_client: AdminClient | None = None
+
+    def produce(
+        self,
+        topic: str,
+        messages: Sequence[Message],
+        *,
+        partition: int | None = None,
+        options: ProducerOptions = PRODUCER,
+    ) -> list[Delivery]:
+        config = producer_config(self._bootstrap, options) | {"partitioner": "murmur2_random"}
+        producer = confluent_kafka.Producer(config)
+        outcomes: dict[int, Any] = {}
+
+        def noting(number: int) -> Callable[[Any, Any], None]:
+            return lambda error, delivered: outcomes.__setitem__(number, error or delivered)
+
+        for number, message in enumerate(messages):
+            extra: dict[str, Any] = {}
+            if partition is not None:
+                extra["partition"] = partition
+            if message.timestamp_ms is not None:
+                extra["timestamp"] = message.timestamp_ms
+            try:
+                producer.produce(
+                    topic,
+                    message.value,
+                    message.key,
+                    headers=list(message.headers),
+                    on_delivery=noting(number),
+                    **extra,
+                )
+            except KafkaException as failure:
+                _raise(failure.args[0])
+            producer.poll(0)
+        unsent = producer.flush(DEADLINE_S)
+        assert unsent == 0, f"{unsent} messages were neither delivered nor failed"
+        for outcome in outcomes.values():
+            if isinstance(outcome, confluent_kafka.KafkaError):
+                _raise(outcome)
+        return [Delivery(m.partition(), -1 if m.offset() is None else m.offset()) for _, m in sorted(outcomes.items())]
+
+    def bare_producer(self, config: Mapping[str, Any]) -> confluent_kafka.Producer:
+        """librdkafka's own producer, for a test that watches single deliveries."""
+        return confluent_kafka.Producer({"bootstrap.servers": self._bootstrap, **_QUICK, **config})
+
+    def consumer(
+        self, topic: str, start: Start, *, partition: int = 0, options: ConsumerOptions = CONSUMER
+    ) -> ConfluentConsumer:
+        consumer = confluent_kafka.Consumer(consumer_config(self._bootstrap, options))
+        return ConfluentConsumer(consumer, topic, partition, start)
+
+    def offset_range(self, topic: str, partition: int = 0) -> tuple[int, int]:
+        consumer = confluent_kafka.Consumer(consumer_config(self._bootstrap, CONSUMER))
+        try:
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), DEADLINE_S)
+        finally:
+            consumer.close()
+        return low, high
+
+    def offset_for_time(self, topic: str, timestamp_ms: int, partition: int = 0) -> int | None:
+        consumer = confluent_kafka.Consumer(consumer_config(self._bootstrap, CONSUMER))
+        try:
+            (found,) = consumer.offsets_for_times([TopicPartition(topic, partition, timestamp_ms)], DEADLINE_S)
+        finally:
+            consumer.close()
+        return None if found.offset < 0 else found.offset
+
+    def create_topic(
+        self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None, replication_factor: int = 1
+    ) -> None:
+        topic = NewTopic(name, partitions, replication_factor, config=dict(config or {}))
+        _await(self._admin().create_topics([topic]).values())
+
+    def delete_topic(self, name: str) -> None:
+        _await(self._admin().delete_topics([name]).values())
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        _await(self._admin().create_partitions([NewPartitions(topic, total)]).values())
+
+    def topic_names(self) -> set[str]:
+        return set(self._admin().list_topics(timeout=DEADLINE_S).topics)
+
+    def partition_count(self, topic: str) -> int:
+        described = self._admin().list_topics(topic, timeout=DEADLINE_S).topics[topic]
+        if described.error is not None:
+            _raise(described.error)
+        return len(described.partitions)
+
+    def metadata_error(self, topic: str) -> int:
+        """The error code in the metadata of one topic."""
+        error = self._admin().list_topics(topic, timeout=DEADLINE_S).topics[topic].error
+        return 0 if error is None else error.code()
+
+    def topic_config(self, topic: str) -> dict[str, str | None]:
+        (config,) = _await(self._admin().describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values())
+        return {name: entry.value for name, entry in config.items()}
+
+    def alter_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in config.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        _await(self._admin().incremental_alter_configs([resource]).values())
+
+    def _admin(self) -> AdminClient:
+        if self._admin_client is None:
+            self._admin_client = AdminClient({"bootstrap.servers": self._bootstrap, **_QUICK})
+        return self._admin_client
+
+
+def _await(futures: Iterable[Any]) -> list[Any]:
+    try:
+        return [future.result(DEADLINE_S) for future in futures]
+    except KafkaException as failure:
+        raise ClientError(failure.args[0].code(), failure.args[0].str()) from failure

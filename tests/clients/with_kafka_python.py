@@ -1,0 +1,205 @@
+"""kafka-python."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import kafka
+import kafka.errors
+from kafka import TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
+
+from tests.clients.adapter import (
+    CONSUMER,
+    DEADLINE_S,
+    PRODUCER,
+    ClientError,
+    ConsumerOptions,
+    Delivery,
+    Message,
+    ProducerOptions,
+    Received,
+    Start,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_QUICK = {"reconnect_backoff_ms": 20, "reconnect_backoff_max_ms": 200, "retry_backoff_ms": 20}
+
+
+def _error(failure: BaseException) -> ClientError:
+    return ClientError(getattr(failure, "errno", -1), str(failure))
+
+
+class KafkaPythonConsumer:
+    def __init__(self, consumer: Any, topic: str, partition: int, start: Start) -> None:
+        self._consumer = consumer
+        self._assigned = TopicPartition(topic, partition)
+        consumer.assign([self._assigned])
+        if start == "beginning":
+            consumer.seek_to_beginning(self._assigned)
+        elif start == "end":
+            consumer.seek_to_end(self._assigned)
+        else:
+            consumer.seek(self._assigned, start)
+
+    def __enter__(self) -> KafkaPythonConsumer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def receive(self, count: int, deadline_s: float = DEADLINE_S) -> list[Received]:
+        received: list[Received] = []
+        deadline = time.monotonic() + deadline_s
+        try:
+            while len(received) < count and time.monotonic() < deadline:
+                polled = self._consumer.poll(50, max_records=count - len(received))
+                received += [_received(record) for records in polled.values() for record in records]
+        except kafka.errors.KafkaError as failure:
+            raise _error(failure) from failure
+        return received
+
+    def seek(self, offset: int) -> None:
+        self._consumer.seek(self._assigned, offset)
+
+
+def _received(record: Any) -> Received:
+    return Received(
+        partition=record.partition,
+        offset=record.offset,
+        value=record.value,
+        key=record.key,
+        headers=tuple(record.headers),
+        timestamp_ms=record.timestamp,
+        timestamp_type=record.timestamp_type,
+    )
+
+
+class KafkaPythonClient:
+    name = "kafka-python"
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+
+    def produce(
+        self,
+        topic: str,
+        messages: Sequence[Message],
+        *,
+        partition: int | None = None,
+        options: ProducerOptions = PRODUCER,
+    ) -> list[Delivery]:
+        producer = kafka.KafkaProducer(
+            bootstrap_servers=self._bootstrap,
+            acks=options.acks,
+            compression_type=None if options.codec == "none" else options.codec,
+            enable_idempotence=options.idempotent,
+            linger_ms=options.linger_ms,
+            max_request_size=options.max_request_bytes,
+            **_QUICK,
+        )
+        try:
+            futures = [
+                producer.send(
+                    topic,
+                    value=message.value,
+                    key=message.key,
+                    headers=list(message.headers),
+                    partition=partition,
+                    timestamp_ms=message.timestamp_ms,
+                )
+                for message in messages
+            ]
+            producer.flush(DEADLINE_S)
+            delivered = [future.get(DEADLINE_S) for future in futures]
+        except kafka.errors.KafkaError as failure:
+            raise _error(failure) from failure
+        finally:
+            producer.close(DEADLINE_S)
+        return [Delivery(metadata.partition, metadata.offset) for metadata in delivered]
+
+    def consumer(
+        self, topic: str, start: Start, *, partition: int = 0, options: ConsumerOptions = CONSUMER
+    ) -> KafkaPythonConsumer:
+        return KafkaPythonConsumer(self._consumer(options), topic, partition, start)
+
+    def offset_range(self, topic: str, partition: int = 0) -> tuple[int, int]:
+        consumer = self._consumer(CONSUMER)
+        asked = TopicPartition(topic, partition)
+        try:
+            return consumer.beginning_offsets([asked])[asked], consumer.end_offsets([asked])[asked]
+        finally:
+            consumer.close()
+
+    def offset_for_time(self, topic: str, timestamp_ms: int, partition: int = 0) -> int | None:
+        consumer = self._consumer(CONSUMER)
+        asked = TopicPartition(topic, partition)
+        try:
+            found = consumer.offsets_for_times({asked: timestamp_ms})[asked]
+        finally:
+            consumer.close()
+        return None if found is None else found.offset
+
+    def create_topic(
+        self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None, replication_factor: int = 1
+    ) -> None:
+        topic = {"num_partitions": partitions, "replication_factor": replication_factor, "configs": dict(config or {})}
+        answer = self._admin("create_topics", {name: topic}, raise_errors=False)
+        _check(answer["topics"])
+
+    def delete_topic(self, name: str) -> None:
+        _check(self._admin("delete_topics", [name], raise_errors=False)["topics"])
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        answer = self._admin("create_partitions", {topic: total}, raise_errors=False)
+        _check([result.to_dict() for result in answer.results])
+
+    def topic_names(self) -> set[str]:
+        return set(self._admin("list_topics"))
+
+    def partition_count(self, topic: str) -> int:
+        described = self._admin("describe_topics", [topic])
+        _check(described)
+        return len(described[0]["partitions"])
+
+    def topic_config(self, topic: str) -> dict[str, str | None]:
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+        config = self._admin("describe_configs", [resource], config_filter="all")["topic"][topic]
+        return {name: entry["value"] for name, entry in config.items()}
+
+    def alter_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic, dict(config))
+        outcome = self._admin("alter_configs", [resource], raise_on_unknown=False)["topic"][topic]
+        if outcome != "OK":
+            code = int(outcome.removeprefix("[Error ").partition("]")[0])
+            raise ClientError(code, outcome)
+
+    def _consumer(self, options: ConsumerOptions) -> Any:
+        return kafka.KafkaConsumer(
+            bootstrap_servers=self._bootstrap,
+            group_id="assigned-by-hand",
+            enable_auto_commit=False,
+            fetch_min_bytes=options.fetch_min_bytes,
+            fetch_max_wait_ms=options.fetch_max_wait_ms,
+            fetch_max_bytes=options.fetch_max_bytes,
+            max_partition_fetch_bytes=options.max_partition_bytes,
+            auto_offset_reset="none" if options.out_of_range == "error" else options.out_of_range,
+            metadata_max_age_ms=1000,
+            **_QUICK,
+        )
+
+    def _admin(self, call: str, *arguments: Any, **options: Any) -> Any:
+        admin = kafka.KafkaAdminClient(bootstrap_servers=self._bootstrap, **_QUICK)
+        try:
+            return getattr(admin, call)(*arguments, **options)
+        finally:
+            admin.close()
+
+
+def _check(results: Sequence[Mapping[str, Any]]) -> None:
+    for result in results:
+        if result["error_code"]:
+            raise ClientError(result["error_code"], result.get("error_message") or "")

@@ -1,0 +1,88 @@
+"""Brokers for the tests: one shared by a whole run, and fresh ones for tests that stop, kill or configure theirs."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from tools import apache_kafka
+
+from tests.peers import Peer, PeerKind, running
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    MakeNode = Callable[[Mapping[str, str]], Peer]
+
+_NUMBERS = itertools.count(1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--peer",
+        choices=["barnabas", "kafka"],
+        default="barnabas",
+        help="what the client and wire tests talk to; Apache Kafka proves that the tests state its behaviour",
+    )
+    parser.addoption(
+        "--chaos",
+        choices=["short", "full"],
+        default="short",
+        help="how long tests/chaos goes on; `make chaos` runs it in full",
+    )
+
+
+@pytest.fixture(scope="session")
+def apache_kafka_runs() -> None:
+    """Required by what needs Apache Kafka: says what is missing where it cannot run."""
+    reason = apache_kafka.missing()
+    if reason is not None:
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def peer_kind(request: pytest.FixtureRequest) -> PeerKind:
+    kind = cast("PeerKind", request.config.getoption("--peer"))
+    if kind == "kafka":
+        request.getfixturevalue("apache_kafka_runs")
+    return kind
+
+
+@pytest.fixture(scope="session")
+def is_chaos_full(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--chaos") == "full")
+
+
+@pytest.fixture(scope="session")
+def node(peer_kind: PeerKind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    """One broker for all tests that leave it as it was; they keep apart by the names of their topics."""
+    with running(peer_kind, tmp_path_factory.mktemp("node")) as peer:
+        yield peer
+
+
+@pytest.fixture
+def make_node(peer_kind: PeerKind, tmp_path: Path) -> Iterator[MakeNode]:
+    """Starts brokers with settings and folders of their own; all are gone at the end of the test."""
+    with contextlib.ExitStack() as stack:
+
+        def make(settings: Mapping[str, str]) -> Peer:
+            folder = tmp_path / f"node-{next(_NUMBERS)}"
+            folder.mkdir()
+            return stack.enter_context(running(peer_kind, folder, settings))
+
+        yield make
+
+
+@pytest.fixture
+def fresh_node(make_node: MakeNode) -> Peer:
+    """A broker that the test may stop, kill and start again."""
+    return make_node({})
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that no other test uses. The topic does not exist yet."""
+    return f"topic-{next(_NUMBERS)}"

@@ -1,0 +1,62 @@
+"""What the tests talk to: a node of Barnabas, or, with `--peer=kafka`, Apache Kafka itself.
+
+Tests of clients and of the wire state Kafka's behaviour. Run against Kafka they prove that they do; run against
+Barnabas, that it has it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from tools import apache_kafka
+
+from barnabas.testing.node import Node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+PeerKind = Literal["barnabas", "kafka"]
+
+SETTINGS: Mapping[str, str] = {"log.retention.check.interval.ms": "200", "log.initial.task.delay.ms": "100"}
+"""Retention looks often enough for a test to see what it does."""
+
+
+class Peer(Protocol):
+    """A broker process of its own with a data folder of its own."""
+
+    data_dir: Path
+    port: int
+
+    @property
+    def bootstrap(self) -> str: ...
+    @property
+    def pid(self) -> int: ...
+    def start(self) -> Any: ...
+    def stop(self) -> None: ...
+    def kill(self) -> None: ...
+
+
+HOST = "127.0.0.1"
+
+
+@contextlib.contextmanager
+def running(kind: PeerKind, folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[Peer]:
+    """A broker for as long as the block lasts; what it leaves behind is its folder and its log."""
+    settings = {**SETTINGS, **(settings or {})}
+    if kind == "kafka":
+        with apache_kafka.KafkaNode(folder / "data", properties=settings) as kafka:
+            yield kafka
+    else:
+        with Node(folder / "data", settings=settings) as node:
+            yield node
+
+
+def wait_until(condition: Callable[[], object], what: str, deadline_s: float = 30.0, poll_s: float = 0.02) -> None:
+    """Return when the condition holds; fail with `what` when the deadline passes first."""
+    deadline = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < deadline, f"within {deadline_s} s it did not come about that {what}"
+        time.sleep(poll_s)

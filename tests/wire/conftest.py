@@ -1,0 +1,41 @@
+"""A raw connection to the shared node, and a topic of the test's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.wire.connection import Connection
+from tests.wire.requests import Topic, create_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.peers import Peer
+
+
+@pytest.fixture
+def connection(node: Peer) -> Iterator[Connection]:
+    with Connection(node.port) as connection:
+        yield connection
+
+
+@pytest.fixture
+def connect(node: Peer) -> Iterator[Callable[[], Connection]]:
+    """Further connections; all are closed at the end."""
+    opened: list[Connection] = []
+
+    def open_one() -> Connection:
+        opened.append(Connection(node.port))
+        return opened[-1]
+
+    yield open_one
+    for each in opened:
+        each.close()
+
+
+@pytest.fixture
+def wire_topic(connection: Connection, topic: str) -> Topic:
+    """A topic of one partition."""
+    return create_topic(connection, topic)

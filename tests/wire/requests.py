@@ -1,0 +1,275 @@
+"""Requests for the tests: for every API and version of a single node one that succeeds, and what they consist of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.protocol import messages as m
+from barnabas.protocol.api import APIS, ApiKey
+from barnabas.protocol.uuids import ZERO_UUID, Uuid
+from tests.peers import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from barnabas.protocol.structs import Message, Struct
+    from tests.wire.connection import Connection
+
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+EARLIEST, LATEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -2, -1, -3, -4, -5, -6
+PRODUCE_BY_ID, FETCH_BY_ID = 13, 13
+"""The first versions that name topics by id."""
+
+
+class Topic(NamedTuple):
+    name: str
+    id: Uuid
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a request needs to know: a topic of one partition with one record, a name that is free, and its version."""
+
+    topic: Topic
+    free_name: str
+    version: int
+    batch: bytes
+
+
+def create_topic(connection: Connection, name: str, partitions: int = 1, config: dict[str, str] | None = None) -> Topic:
+    """Make a topic, wait for its leaders and return it with its id."""
+    request = m.CreateTopicsRequest
+    configs = [request.CreatableTopicConfig(name=key, value=value) for key, value in (config or {}).items()]
+    topic = request.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=configs)
+    (created,) = connection.call(request(topics=[topic], timeout_ms=30_000), 7, m.CreateTopicsResponse).topics
+    assert created.error_code == 0, created.error_message
+    made = Topic(name, created.topic_id)
+    for partition in range(partitions):
+        wait_until(
+            lambda partition=partition: list_offsets(connection, made, LATEST, partition=partition).error_code == 0,  # type: ignore[misc]
+            f"{name}-{partition} has a leader",
+        )
+    return made
+
+
+def produce_request(
+    topic: Topic, records: bytes | None, version: int, *, acks: int = -1, partition: int = 0
+) -> m.ProduceRequest:
+    request = m.ProduceRequest
+    data = [request.PartitionProduceData(index=partition, records=records)]
+    if version >= PRODUCE_BY_ID:
+        topic_data = request.TopicProduceData(topic_id=topic.id, partition_data=data)
+    else:
+        topic_data = request.TopicProduceData(name=topic.name, partition_data=data)
+    return request(acks=acks, timeout_ms=30_000, topic_data=[topic_data])
+
+
+def produce(
+    connection: Connection, topic: Topic, records: bytes | None, version: int = 12, *, acks: int = -1
+) -> m.ProduceResponse.PartitionProduceResponse:
+    answer = connection.call(produce_request(topic, records, version, acks=acks), version, m.ProduceResponse)
+    return answer.responses[0].partition_responses[0]
+
+
+def fetch_request(
+    topic: Topic,
+    version: int,
+    *,
+    offset: int = 0,
+    partition: int = 0,
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    max_bytes: int = 50_000_000,
+    partition_max_bytes: int = 1_048_576,
+    leader_epoch: int = -1,
+    session_id: int = 0,
+    session_epoch: int = -1,
+) -> m.FetchRequest:
+    request = m.FetchRequest
+    wanted = request.FetchPartition(
+        partition=partition,
+        current_leader_epoch=leader_epoch if version >= 9 else -1,
+        fetch_offset=offset,
+        partition_max_bytes=partition_max_bytes,
+    )
+    if version >= FETCH_BY_ID:
+        topics = [request.FetchTopic(topic_id=topic.id, partitions=[wanted])]
+    else:
+        topics = [request.FetchTopic(topic=topic.name, partitions=[wanted])]
+    return request(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        topics=topics,
+        session_id=session_id,
+        session_epoch=session_epoch,
+    )
+
+
+def fetch(
+    connection: Connection,
+    topic: Topic,
+    version: int = 12,
+    *,
+    offset: int = 0,
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    max_bytes: int = 50_000_000,
+    partition_max_bytes: int = 1_048_576,
+) -> m.FetchResponse.PartitionData:
+    request = fetch_request(
+        topic,
+        version,
+        offset=offset,
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        partition_max_bytes=partition_max_bytes,
+    )
+    return connection.call(request, version, m.FetchResponse).responses[0].partitions[0]
+
+
+def list_offsets(
+    connection: Connection, topic: Topic, timestamp: int, version: int = 11, *, partition: int = 0
+) -> m.ListOffsetsResponse.ListOffsetsPartitionResponse:
+    request = list_offsets_request(topic, timestamp, partition=partition)
+    return connection.call(request, version, m.ListOffsetsResponse).topics[0].partitions[0]
+
+
+def list_offsets_request(topic: Topic, timestamp: int, *, partition: int = 0) -> m.ListOffsetsRequest:
+    request = m.ListOffsetsRequest
+    wanted = request.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+    return request(replica_id=-1, topics=[request.ListOffsetsTopic(name=topic.name, partitions=[wanted])])
+
+
+def _produce(c: Context) -> Message:
+    return produce_request(c.topic, c.batch, c.version)
+
+
+def _fetch(c: Context) -> Message:
+    return fetch_request(c.topic, c.version)
+
+
+def _list_offsets(c: Context) -> Message:
+    return list_offsets_request(c.topic, LATEST)
+
+
+def _metadata(c: Context) -> Message:
+    request = m.MetadataRequest
+    return request(topics=[request.MetadataRequestTopic(name=c.topic.name)])
+
+
+def _find_coordinator(c: Context) -> Message:
+    if c.version >= 4:
+        return m.FindCoordinatorRequest(coordinator_keys=["a group"])
+    return m.FindCoordinatorRequest(key="a group")
+
+
+def _api_versions(_: Context) -> Message:
+    return m.ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
+
+
+def _create_topics(c: Context) -> Message:
+    request = m.CreateTopicsRequest
+    topic = request.CreatableTopic(name=c.free_name, num_partitions=2, replication_factor=1)
+    return request(topics=[topic], timeout_ms=30_000, validate_only=True)
+
+
+def _delete_topics(c: Context) -> Message:
+    request = m.DeleteTopicsRequest
+    if c.version >= 6:
+        return request(topics=[request.DeleteTopicState(name=c.topic.name)], timeout_ms=30_000)
+    return request(topic_names=[c.topic.name], timeout_ms=30_000)
+
+
+def _create_partitions(c: Context) -> Message:
+    request = m.CreatePartitionsRequest
+    topic = request.CreatePartitionsTopic(name=c.topic.name, count=2, assignments=None)
+    return request(topics=[topic], timeout_ms=30_000, validate_only=True)
+
+
+def _describe_configs(c: Context) -> Message:
+    request = m.DescribeConfigsRequest
+    topic = request.DescribeConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=c.topic.name, configuration_keys=None
+    )
+    return request(resources=[topic])
+
+
+def _alter_configs(c: Context) -> Message:
+    request = m.AlterConfigsRequest
+    config = request.AlterableConfig(name="retention.ms", value="1000000")
+    topic = request.AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=c.topic.name, configs=[config])
+    return request(resources=[topic])
+
+
+def _incremental_alter_configs(c: Context) -> Message:
+    request = m.IncrementalAlterConfigsRequest
+    config = request.AlterableConfig(name="retention.ms", config_operation=0, value="1000000")
+    topic = request.AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=c.topic.name, configs=[config])
+    return request(resources=[topic])
+
+
+def _describe_cluster(_: Context) -> Message:
+    return m.DescribeClusterRequest()
+
+
+def _describe_topic_partitions(c: Context) -> Message:
+    request = m.DescribeTopicPartitionsRequest
+    return request(topics=[request.TopicRequest(name=c.topic.name)])
+
+
+def _offset_for_leader_epoch(c: Context) -> Message:
+    request = m.OffsetForLeaderEpochRequest
+    wanted = request.OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=0)
+    return request(replica_id=-1, topics=[request.OffsetForLeaderTopic(topic=c.topic.name, partitions=[wanted])])
+
+
+def _init_producer_id(_: Context) -> Message:
+    return m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+
+
+REQUESTS: dict[ApiKey, Callable[[Context], Message]] = {
+    ApiKey.PRODUCE: _produce,
+    ApiKey.FETCH: _fetch,
+    ApiKey.LIST_OFFSETS: _list_offsets,
+    ApiKey.METADATA: _metadata,
+    ApiKey.FIND_COORDINATOR: _find_coordinator,
+    ApiKey.API_VERSIONS: _api_versions,
+    ApiKey.CREATE_TOPICS: _create_topics,
+    ApiKey.DELETE_TOPICS: _delete_topics,
+    ApiKey.INIT_PRODUCER_ID: _init_producer_id,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: _offset_for_leader_epoch,
+    ApiKey.DESCRIBE_CONFIGS: _describe_configs,
+    ApiKey.ALTER_CONFIGS: _alter_configs,
+    ApiKey.CREATE_PARTITIONS: _create_partitions,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _incremental_alter_configs,
+    ApiKey.DESCRIBE_CLUSTER: _describe_cluster,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: _describe_topic_partitions,
+}
+"""The APIs of a single node; each maker gives a request that succeeds."""
+
+
+def every_version() -> list[tuple[ApiKey, int]]:
+    """Each API of a single node with each of its stable versions."""
+    return [(key, version) for key in REQUESTS for version in range(APIS[key].min_version, APIS[key].max_version + 1)]
+
+
+def error_codes(answer: Struct) -> Iterator[int]:
+    """Every error code in an answer, however deep."""
+    for name in answer.__slots__:
+        value = getattr(answer, name)
+        if name == "error_code":
+            yield value
+        for each in value if isinstance(value, list | tuple) else [value]:
+            if hasattr(each, "__slots__") and not isinstance(each, bytes | str | int):
+                yield from error_codes(each)
+
+
+def unknown_topic() -> Topic:
+    """A topic that no broker has."""
+    return Topic("no-such-topic", Uuid(b"no such topic id"))
+
+
+NO_ID = ZERO_UUID
