@@ -132,7 +132,7 @@ def _report(selected: Sequence[Case], found: Results, plan: Plan, console: Conso
     lines = results.lines(selected, found)
     machine = results.machine()
     rounds = max(len(by_round) for sides in found.samples.values() for by_round in sides.values())
-    title = f"{' beside '.join(found.sides)}: medians of {rounds} interleaved rounds"
+    title = f"{' beside '.join(found.sides)}: medians of {rounds} interleaved {'round' if rounds == 1 else 'rounds'}"
     Console(width=max(console.width, report.TABLE_WIDTH_MIN)).print(report.table(title, lines, found.sides))
     console.print(report.summary(lines), style="bold")
     about = {"title": title, "machine": machine, "plan": dataclasses.asdict(plan)}

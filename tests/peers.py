@@ -7,6 +7,7 @@ Barnabas, that it has it.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -60,3 +61,14 @@ def wait_until(condition: Callable[[], object], what: str, deadline_s: float = 3
     while not condition():
         assert time.monotonic() < deadline, f"within {deadline_s} s it did not come about that {what}"
         time.sleep(poll_s)
+
+
+def resident_bytes(pid: int) -> int:
+    """The memory that a process holds, as Linux counts it."""
+    with open(f"/proc/{pid}/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def open_files(pid: int) -> int:
+    """How many file descriptors a process has open."""
+    return len(os.listdir(f"/proc/{pid}/fd"))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING
 
 import pytest
+
+from barnabas.cli.arguments import parse_address
+from barnabas.client.wire import ConnectError, Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -179,6 +183,16 @@ def test_the_demo_checks_what_it_moves(barnabas: Run) -> None:
     assert "produce, acks=all" in shown
     assert "p99 ms" in shown
     assert "20,000 records in, the same 20,000 out" in shown
+
+
+def test_the_demo_starts_a_node_of_its_own_and_stops_it() -> None:
+    command = [sys.executable, "-m", "barnabas.cli.demo", "--records", "5000"]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert "start to ready" in done(process)
+    address = re.search(r"node ready at (\S+)", process.stderr)
+    assert address is not None
+    with pytest.raises(ConnectError):
+        Connection(*parse_address(address[1]))
 
 
 def test_an_address_where_no_node_answers_is_named() -> None:

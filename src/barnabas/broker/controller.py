@@ -77,13 +77,18 @@ class ControllerNode:
         self._content = None
 
     async def stop(self) -> None:
-        """Ends the controller; what was appended is committed first. The log is left cleanly closed."""
+        """Ends the controller; what was appended is committed first. The log is left cleanly closed.
+
+        Raises what kept the log from being closed; the thread has ended all the same.
+        """
         thread, self._thread = self._thread, None
         if thread is None:
             return
-        if self._controller is not None:
-            await asyncio.wrap_future(thread.submit(self._controller.close()))
-        await asyncio.get_running_loop().run_in_executor(None, thread.stop)
+        try:
+            if self._controller is not None:
+                await asyncio.wrap_future(thread.submit(self._controller.close()))
+        finally:
+            await asyncio.get_running_loop().run_in_executor(None, thread.stop)
 
     def submit(self, request: Message) -> Future[Reply]:
         """Hands a request to the controller, from any thread. Done when what it answers is committed."""

@@ -130,8 +130,10 @@ class QuorumController:
         await self._driver.close()
         await self._snapshotter.close()
         self._state = None
-        await asyncio.get_running_loop().run_in_executor(self._executor, self._log.close)
-        self._executor.shutdown()
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._executor, self._log.close)
+        finally:
+            self._executor.shutdown()
 
     async def handle(self, request: Message) -> Reply:
         """Decides on a request and returns when the decision is committed."""

@@ -11,7 +11,8 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Any, TypeVar
+from struct import error as struct_error
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from barnabas.broker.connection import BadRequestError, Connection, Slot
 from barnabas.protocol import codec, messages
@@ -25,6 +26,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger("barnabas.dispatch")
 
 _LENGTH_AND_CORRELATION = Struct(">ii")
+_REQUEST_PREFIX = Struct(">hhih")
+_NEVER = 1 << 15
+
+
+class FrameHeader(NamedTuple):
+    """What a handler of frames needs to know of the header: all but who the client says it is."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    body_offset: int
 
 
 class Caller:
@@ -41,7 +53,7 @@ class Caller:
 
 
 Handler = Callable[["Broker", Any, Caller], Any]
-FrameHandler = Callable[["Broker", Connection, RequestHeader, memoryview], None]
+FrameHandler = Callable[["Broker", Connection, "FrameHeader", memoryview], None]
 H = TypeVar("H", bound=Handler)
 F = TypeVar("F", bound=FrameHandler)
 
@@ -49,7 +61,7 @@ F = TypeVar("F", bound=FrameHandler)
 class Route:
     """One API as this node serves it."""
 
-    __slots__ = ("api_key", "frame_handler", "handler", "is_async", "max_version", "min_version")
+    __slots__ = ("api_key", "flexible_from", "frame_handler", "handler", "is_async", "max_version", "min_version")
 
     def __init__(
         self,
@@ -62,6 +74,8 @@ class Route:
         self.min_version, self.max_version = versions
         self.handler = handler
         self.frame_handler = frame_handler
+        flexible_from = APIS[api_key].flexible_from
+        self.flexible_from = _NEVER if flexible_from is None else flexible_from
         self.is_async = inspect.iscoroutinefunction(handler)
 
 
@@ -104,18 +118,28 @@ class Dispatcher:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __call__(self, connection: Connection, frame: memoryview) -> None:
-        header = parse_request_header(frame, 0)
-        connection.correlation_id = header.correlation_id
-        route = self._routes.get(header.api_key)
-        if route is None or not route.min_version <= header.api_version <= route.max_version:
-            self._refuse_version(connection, header)
+        try:
+            api_key, version, correlation_id, client_id_size = _REQUEST_PREFIX.unpack_from(frame)
+        except struct_error:
+            raise BadRequestError(f"sent a request of {len(frame)} bytes, less than a header") from None
+        connection.correlation_id = correlation_id
+        route = self._routes.get(api_key)
+        if route is None or not route.min_version <= version <= route.max_version:
+            self._refuse_version(connection, api_key, version, correlation_id)
             return
-        if route.frame_handler is not None:
-            route.frame_handler(self._broker, connection, header, frame)
+        if route.frame_handler is None:
+            self._handle_message(connection, route, frame)
             return
-        self._handle_message(connection, route, header, frame)
+        body = _REQUEST_PREFIX.size + (max(0, client_id_size))
+        if version >= route.flexible_from:
+            if body < len(frame) and frame[body] == 0:
+                body += 1
+            else:
+                body = parse_request_header(frame, 0).body_offset
+        route.frame_handler(self._broker, connection, FrameHeader(api_key, version, correlation_id, body), frame)
 
-    def _handle_message(self, connection: Connection, route: Route, header: RequestHeader, frame: memoryview) -> None:
+    def _handle_message(self, connection: Connection, route: Route, frame: memoryview) -> None:
+        header = parse_request_header(frame, 0)
         request_class = getattr(messages, APIS[header.api_key].request)
         try:
             request, _ = codec.decode_prefix(request_class, frame, header.api_version, header.body_offset)
@@ -152,15 +176,16 @@ class Dispatcher:
             return
         slot.complete([reply])
 
-    def _refuse_version(self, connection: Connection, header: RequestHeader) -> None:
+    def _refuse_version(self, connection: Connection, api_key: int, version: int, correlation_id: int) -> None:
         """An unknown API or version ends the connection, except that ApiVersions answers with what there is."""
-        if header.api_key == ApiKey.API_VERSIONS:
+        if api_key == ApiKey.API_VERSIONS:
             from barnabas.broker.api.api_versions import unsupported_version_reply
 
-            connection.reply_bytes(frame_reply(header.correlation_id, b"", unsupported_version_reply(self._routes)))
+            connection.reply_bytes(frame_reply(correlation_id, b"", unsupported_version_reply(self._routes)))
             return
         raise BadRequestError(
-            f"asked for API {header.api_key} version {header.api_version}, which this node does not serve"
+            f"asked for API {api_key} version {version}, which this node does not serve "
+            f"(correlation id {correlation_id})"
         )
 
     async def close(self) -> None:

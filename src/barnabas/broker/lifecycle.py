@@ -91,10 +91,7 @@ class BrokerLifecycle:
 
     async def stop(self) -> None:
         """Leaves the cluster in good order: leadership is given up first, then the broker is fenced."""
-        if self._heartbeats is not None:
-            self._heartbeats.cancel()
-            await asyncio.gather(self._heartbeats, return_exceptions=True)
-            self._heartbeats = None
+        await self.abandon()
         if self._epoch == NO_EPOCH:
             return
         while True:
@@ -104,6 +101,13 @@ class BrokerLifecycle:
             if response.should_shut_down:
                 return
             await asyncio.sleep(0 if response.is_caught_up else _RETRY_MS / 1000)
+
+    async def abandon(self) -> None:
+        """Falls silent without a word to the controller, as when there is no time for more."""
+        if self._heartbeats is not None:
+            self._heartbeats.cancel()
+            await asyncio.gather(self._heartbeats, return_exceptions=True)
+            self._heartbeats = None
 
     async def _beat(self) -> None:
         while True:

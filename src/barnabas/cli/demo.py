@@ -6,6 +6,7 @@ It fails when what comes out is not what went in. Without a terminal it prints t
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import tempfile
 import time
@@ -30,8 +31,8 @@ from barnabas.testing.node import Node, NodeError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-TOPIC = "barnabas-demo"
 PARTITIONS = 4
+REQUEST_TIMEOUT_MS = 30_000
 RECORDS = 1_000_000
 TIMED_RECORDS = 2_000
 UNTIMED_RECORDS = 200  # before the timed ones, so that both sides have met each request before
@@ -90,40 +91,43 @@ def cluster(bootstrap_server: str | None) -> Iterator[Cluster]:
 
 
 def measure(bootstrap_server: str, records: int) -> Figures:
-    target = create_topic(bootstrap_server)
-    try:
-        with record_bar("producing", records) as advance:
-            sent = load.send_records(target, records, advance)
-        say(f"{sent.records:,} records of {load.VALUE_BYTES} bytes acknowledged after {sent.seconds:.2f} s")
-        with record_bar("consuming", records) as advance:
-            read = load.read_records(target, records, advance)
-        load.require_same(sent, read)
-        say(f"{read.records:,} records read and checked after {read.seconds:.2f} s")
-        with connect(bootstrap_server) as producer, connect(bootstrap_server) as consumer:
-            load.produce_round_trips(producer, target, UNTIMED_RECORDS)
-            produce_s = load.produce_round_trips(producer, target, TIMED_RECORDS)
-            load.end_to_end_times(producer, consumer, target, UNTIMED_RECORDS)
-            end_to_end_s = load.end_to_end_times(producer, consumer, target, TIMED_RECORDS)
-    finally:
-        delete_topic(target)
+    """The whole load on a topic of its own. A run that fails leaves the topic to be looked at."""
+    target = create_topic(bootstrap_server, f"barnabas-demo-{os.getpid()}")
+    with record_bar("producing", records) as advance:
+        sent = load.send_records(target, records, advance)
+    say(f"{sent.records:,} records of {load.VALUE_BYTES} bytes acknowledged after {sent.seconds:.2f} s")
+    with record_bar("consuming", records) as advance:
+        read = load.read_records(target, records, advance)
+    load.require_same(sent, read)
+    say(f"{read.records:,} records read and checked after {read.seconds:.2f} s")
+    with connect(bootstrap_server) as producer, connect(bootstrap_server) as consumer:
+        load.produce_round_trips(producer, target, UNTIMED_RECORDS)
+        produce_s = load.produce_round_trips(producer, target, TIMED_RECORDS)
+        load.end_to_end_times(producer, consumer, target, UNTIMED_RECORDS)
+        end_to_end_s = load.end_to_end_times(producer, consumer, target, TIMED_RECORDS)
+    delete_topic(target)
     return Figures(sent, read, produce_s, end_to_end_s)
 
 
-def create_topic(bootstrap_server: str) -> Target:
+def create_topic(bootstrap_server: str, name: str) -> Target:
     request = m.CreateTopicsRequest
-    topic = request.CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=-1)
+    topic = request.CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=-1)
     with connect(bootstrap_server) as connection:
-        response: m.CreateTopicsResponse = connection.send(request(topics=[topic], timeout_ms=30_000))
+        response: m.CreateTopicsResponse = connection.send(request(topics=[topic], timeout_ms=REQUEST_TIMEOUT_MS))
     (created,) = response.topics
     if created.error_code != Error.NONE:
-        raise CommandError(f"topic {TOPIC!r}: {error_text(created.error_code, created.error_message)}")
-    return Target(bootstrap_server, TOPIC, created.topic_id, PARTITIONS)
+        raise CommandError(f"topic {name!r}: {error_text(created.error_code, created.error_message)}")
+    return Target(bootstrap_server, name, created.topic_id, PARTITIONS)
 
 
 def delete_topic(target: Target) -> None:
     request = m.DeleteTopicsRequest
+    topic = request.DeleteTopicState(name=target.topic)
     with connect(target.bootstrap_server) as connection:
-        connection.send(request(topics=[request.DeleteTopicState(name=target.topic)], timeout_ms=30_000))
+        response: m.DeleteTopicsResponse = connection.send(request(topics=[topic], timeout_ms=REQUEST_TIMEOUT_MS))
+    (deleted,) = response.responses
+    if deleted.error_code != Error.NONE:
+        raise CommandError(f"topic {target.topic!r}: {error_text(deleted.error_code, deleted.error_message)}")
 
 
 def show(target: Cluster, figures: Figures, memory: float | None) -> None:

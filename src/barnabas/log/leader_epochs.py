@@ -24,7 +24,7 @@ UNKNOWN_END_OFFSET = -1
 class LeaderEpochs:
     """Invariant: epochs and start offsets both rise strictly from entry to entry."""
 
-    __slots__ = ("_disk", "entries", "folder", "latest")
+    __slots__ = ("_disk", "entries", "folder", "is_saved", "latest")
 
     def __init__(self, disk: Disk, folder: str) -> None:
         self._disk = disk
@@ -32,12 +32,15 @@ class LeaderEpochs:
         self.entries: list[EpochStart] = []
         self.latest = NO_EPOCH
         """The newest epoch, or -1."""
+        self.is_saved = True
+        """Whether the file says the same."""
 
     @classmethod
     def load(cls, disk: Disk, folder: str) -> LeaderEpochs:
         epochs = cls(disk, folder)
         for epoch, start_offset in read_epochs(disk, epochs._path()):
             epochs._put(epoch, start_offset)
+        epochs.is_saved = True
         return epochs
 
     def assign(self, epoch: int, start_offset: int) -> bool:
@@ -64,11 +67,12 @@ class LeaderEpochs:
 
     def truncate_from_end(self, end_offset: int) -> bool:
         """Forgets epochs that began at or after `end_offset`. True when there were any; the caller saves."""
-        before = len(self.entries)
+        if not self.entries or self.entries[-1].start_offset < end_offset:
+            return False
         while self.entries and self.entries[-1].start_offset >= end_offset:
             self.entries.pop()
         self._refresh()
-        return len(self.entries) != before
+        return True
 
     def truncate_from_start(self, start_offset: int) -> bool:
         """Lets the log begin at `start_offset`: the epoch it lies in begins there. The caller saves."""
@@ -76,6 +80,7 @@ class LeaderEpochs:
         if slot < 0 or (slot == 0 and self.entries[0].start_offset == start_offset):
             return False
         self.entries[: slot + 1] = [EpochStart(self.entries[slot].epoch, start_offset)]
+        self._refresh()
         return True
 
     def clear(self) -> None:
@@ -84,6 +89,7 @@ class LeaderEpochs:
 
     def save(self) -> None:
         write_epochs(self._disk, self._path(), self.entries)
+        self.is_saved = True
 
     def _put(self, epoch: int, start_offset: int) -> bool:
         last = self.entries[-1] if self.entries else None
@@ -96,6 +102,7 @@ class LeaderEpochs:
         return True
 
     def _refresh(self) -> None:
+        self.is_saved = False
         self.latest = self.entries[-1].epoch if self.entries else NO_EPOCH
 
     def _path(self) -> str:

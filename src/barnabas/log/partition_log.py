@@ -239,13 +239,13 @@ class PartitionLog:
         assigned = _ASSIGNED.pack(base_offset, length, leader_epoch)
         if config.message_timestamp_type == LOG_APPEND_TIME:
             append_time_ms = max_ms = now_ms
-            head = stamped_head(batch, assigned, attributes | LOG_APPEND_TIME_FLAG, now_ms)
-            buffers: tuple[Buffer, ...] = (head, batch[HEADER_SIZE:])
+            head = stamped_head(batch[:size], assigned, attributes | LOG_APPEND_TIME_FLAG, now_ms)
+            buffers: tuple[Buffer, ...] = (head, batch[HEADER_SIZE:size])
         elif attributes & LOG_APPEND_TIME_FLAG:
-            head = stamped_head(batch, assigned, attributes & ~LOG_APPEND_TIME_FLAG, max_ms)
-            buffers = (head, batch[HEADER_SIZE:])
+            head = stamped_head(batch[:size], assigned, attributes & ~LOG_APPEND_TIME_FLAG, max_ms)
+            buffers = (head, batch[HEADER_SIZE:size])
         else:
-            buffers = (assigned, batch[MAGIC_AT:])
+            buffers = (assigned, batch[MAGIC_AT:size])
         if leader_epoch != self.epochs.latest:
             self.begin_epoch(leader_epoch)
         if size > config.segment_bytes or segments.must_roll(size, last_offset, max_ms, now_ms):
@@ -445,6 +445,8 @@ class PartitionLog:
 
     def prepare_flush(self) -> Flush:
         """What to sync so that all that is in the log now survives the machine."""
+        if not self.epochs.is_saved:
+            self._save_epochs()
         segments = self.segments
         paths, folder = segments.begin_sync()
         if self.log_end_offset > self.recovery_point:

@@ -118,7 +118,11 @@ def load(
         epochs.save()
     _remove_stray_snapshots(disk, folder, snapshots, segments)
     if producers.end_offset != tail.end_offset:
-        _restore_producers(disk, producers, segments, snapshots, log_start_offset, tail.end_offset)
+        if clean_shutdown and not snapshots:
+            # A clean shutdown leaves a snapshot where there are producers: without one there is nothing to replay.
+            producers.clear(tail.end_offset)
+        else:
+            _restore_producers(disk, producers, segments, snapshots, log_start_offset, tail.end_offset)
     producers.expire(now_ms, producer_expiration_ms)
     segments[-1].created_ms = now_ms
     segments[-1].bytes_since_index_entry = tail.bytes_since_index_entry
@@ -137,7 +141,8 @@ def reload_producers(
     disk: Disk, producers: ProducerState, segments: list[Segment], log_start_offset: int, log_end_offset: int
 ) -> None:
     """Brings the producer state of a log that was truncated back to its new end."""
-    _, snapshots = _survey(disk, segments[0].folder)
+    found = map(parse_offset_file, disk.list_folder(segments[0].folder))
+    snapshots = sorted(file[0] for file in found if file is not None and file[1] == PRODUCER_SNAPSHOT)
     _restore_producers(disk, producers, segments, snapshots, log_start_offset, log_end_offset)
 
 
@@ -318,7 +323,7 @@ def _restore_producers(
         disk.unlink(path)
         snapshots.pop()
     for segment in segments[_number_of(segments, producers.end_offset) :]:
-        if segment.base_offset >= end:
+        if segment.base_offset >= end or producers.end_offset == end:
             break
         _replay_segment(disk, producers, segment, end)
     producers.end_offset = end

@@ -129,21 +129,30 @@ class Segment:
 
     def find_batch(self, disk: Disk, files: FilePool, offset: int) -> BatchPlace | None:
         """The first batch that ends at or after `offset`, or None when the segment has none."""
-        for batch in self.batches_from(disk, files, self.position_before(disk, offset)):
+        for batch in self.batches_around(disk, files, offset):
             if batch.last_offset >= offset:
                 return batch
         return None
 
-    def position_before(self, disk: Disk, offset: int) -> int:
-        """The nearest known start of a batch from which a walk forward meets `offset`."""
+    def batches_around(self, disk: Disk, files: FilePool, offset: int) -> Iterator[BatchPlace]:
+        """The batches from one that is not after `offset`, as near as is known, to the end of the segment."""
+        entry = self._entry_before(disk, offset)
+        if entry.position and entry.position >= self.size:
+            raise index.CorruptIndexError(f"the index of {self.log_path} leads behind its end, to {entry.position}")
+        for batch in self.batches_from(disk, files, entry.position):
+            if batch.position == entry.position and entry.position and batch.base_offset > entry.offset:
+                raise index.CorruptIndexError(f"the index of {self.log_path} leads past offset {entry.offset}")
+            yield batch
+
+    def _entry_before(self, disk: Disk, offset: int) -> index.OffsetPosition:
         recent = self.recent
         if recent is not None:
             slot = bisect_right(recent.offsets, offset) - 1
             if slot >= 0:
-                return recent.positions[slot]
+                return index.OffsetPosition(recent.offsets[slot], recent.positions[slot])
         if self.index is not None:
-            return self.index.lookup_offset(offset).position
-        return index.lookup_offset(disk, self.folder, self.base_offset, offset).position
+            return self.index.lookup_offset(offset)
+        return index.lookup_offset(disk, self.folder, self.base_offset, offset)
 
     def batches_from(self, disk: Disk, files: FilePool, position: int) -> Iterator[BatchPlace]:
         """The batches from `position`, where one begins, to the end of the segment."""

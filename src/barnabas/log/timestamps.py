@@ -57,8 +57,7 @@ def _search(segments: Segments, segment: Segment, timestamp: int, start_offset: 
         before = segment.index.lookup_timestamp(timestamp - 1)
     else:
         before = index.lookup_timestamp(segments.disk, segment.folder, segment.base_offset, timestamp - 1)
-    position = segment.position_before(segments.disk, max(before.offset, start_offset))
-    for batch in segment.batches_from(segments.disk, segments.files, position):
+    for batch in segment.batches_around(segments.disk, segments.files, max(before.offset, start_offset)):
         if batch.max_timestamp >= timestamp and batch.last_offset >= start_offset:
             found = _search_batch(segments, segment, batch, timestamp, start_offset)
             if found is not None:

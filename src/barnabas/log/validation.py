@@ -1,8 +1,8 @@
 """May this batch be appended? Decided from its 61-byte header and its checksum, with Kafka's error codes.
 
-Records are never opened here. What Kafka finds only there (a null key on a compacted topic, a timestamp out of range
-that is neither the first nor the largest, garbage under a good checksum) is accepted, and listed in
-`docs/compatibility.md`.
+Records are never opened here. What Kafka finds only there is accepted, and listed in `docs/compatibility.md`: a null
+key on a compacted topic, a timestamp out of range that is neither the first nor the largest, fewer records than the
+header says, garbage under a good checksum.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from crc32c import crc32c
 
 from barnabas.protocol.batch import (
     ATTRIBUTES_AT,
+    CODEC_MASK,
     CONTROL_FLAG,
     HEADER,
+    HEADER_SIZE,
     LENGTH_AT,
     LENGTH_OVERHEAD,
     LOG_APPEND_TIME_FLAG,
@@ -23,6 +25,7 @@ from barnabas.protocol.batch import (
     crc_is_valid,
     iter_headers,
 )
+from barnabas.protocol.compression import Codec
 from barnabas.protocol.errors import DecodeError, Error, KafkaError
 from barnabas.protocol.record import NO_TIMESTAMP
 
@@ -38,34 +41,39 @@ LENGTH_MIN = 14
 
 LOG_APPEND_TIME = "LogAppendTime"
 
+_CODEC_MAX = int(Codec.ZSTD)
 
-def check_client_batch(batch: memoryview, config: TopicConfig, now_ms: int, partition_name: str) -> HeaderFields:
-    """The header of a batch that a client may append; raises KafkaError for any other."""
-    size = len(batch)
-    if size < HEADER.size:
-        raise _refusal(batch, config, partition_name)
-    fields: HeaderFields = HEADER.unpack_from(batch)
+
+def check_client_batch(data: memoryview, config: TopicConfig, now_ms: int, partition_name: str) -> HeaderFields:
+    """The header of the one batch that a client may append; raises KafkaError for anything else.
+
+    Bytes that follow the batch and begin no other are ignored, as Kafka does: the header's length says what counts.
+    """
+    size = len(data)
+    if size < HEADER_SIZE:
+        raise _refusal_of_pieces(data, partition_name)
+    fields: HeaderFields = HEADER.unpack_from(data)
     base_offset, length, _, magic, crc, attributes, last_delta, base_ms, max_ms, producer_id, _, sequence, count = (
         fields
     )
+    if length + LENGTH_OVERHEAD != size:
+        data = _first_batch(data, partition_name)
+        return check_client_batch(data, config, now_ms, partition_name)
     if (
-        length + LENGTH_OVERHEAD != size
-        or magic != MAGIC
+        magic != MAGIC
         or base_offset
         or count != last_delta + 1
         or count <= 0
         or size > config.max_message_bytes
         or attributes & CONTROL_FLAG
+        or attributes & CODEC_MASK > _CODEC_MAX
         or (producer_id >= 0 and sequence < 0)
-        or crc32c(batch[ATTRIBUTES_AT:]) != crc
+        or crc32c(data[ATTRIBUTES_AT:]) != crc
     ):
-        raise _refusal(batch, config, partition_name)
-    if config.message_timestamp_type == LOG_APPEND_TIME:
-        if attributes & LOG_APPEND_TIME_FLAG:
-            raise KafkaError(
-                Error.INVALID_TIMESTAMP, f"a producer must not mark its batch as log-append time, on {partition_name}"
-            )
-    elif (
+        raise _refusal(data, fields, config, partition_name)
+    if config.message_timestamp_type == LOG_APPEND_TIME or attributes & LOG_APPEND_TIME_FLAG:
+        _check_timestamp_type(attributes, max_ms, config, partition_name)
+    if (
         max_ms - now_ms > config.message_timestamp_after_max_ms
         or now_ms - max_ms > config.message_timestamp_before_max_ms
         or now_ms - base_ms > config.message_timestamp_before_max_ms
@@ -96,8 +104,21 @@ def check_assigned_batches(batches: memoryview, next_offset: int, partition_name
     return headers
 
 
+def _check_timestamp_type(attributes: int, max_ms: int, config: TopicConfig, partition_name: str) -> None:
+    """Only the log marks a batch as log-append time. Where it does not, Kafka takes the mark off a client's batch,
+    unless that leaves the batch without a timestamp."""
+    if attributes & LOG_APPEND_TIME_FLAG and (
+        config.message_timestamp_type == LOG_APPEND_TIME or max_ms == NO_TIMESTAMP
+    ):
+        raise KafkaError(
+            Error.INVALID_TIMESTAMP, f"a producer must not mark its batch as log-append time, on {partition_name}"
+        )
+
+
 def _check_timestamps(base_ms: int, max_ms: int, config: TopicConfig, now_ms: int, partition_name: str) -> None:
-    """A batch without timestamps is always in range."""
+    """Where the log stamps, a producer's timestamps do not matter; and a batch without any is always in range."""
+    if config.message_timestamp_type == LOG_APPEND_TIME:
+        return
     earliest = now_ms - config.message_timestamp_before_max_ms
     latest = now_ms + config.message_timestamp_after_max_ms
     for timestamp in (base_ms, max_ms):
@@ -108,34 +129,50 @@ def _check_timestamps(base_ms: int, max_ms: int, config: TopicConfig, now_ms: in
             )
 
 
-def _refusal(batch: memoryview, config: TopicConfig, partition_name: str) -> KafkaError:
-    """Why `check_client_batch` refused, found in the order in which Kafka looks."""
-    size = len(batch)
-    if size < LENGTH_OVERHEAD:
-        return _invalid(f"a produce request needs one record batch per partition, {partition_name} has none")
-    length = int.from_bytes(batch[LENGTH_AT:LENGTH_OVERHEAD], "big", signed=True)
+def _first_batch(data: memoryview, partition_name: str) -> memoryview:
+    """The first batch, if it is the only one: looks at what begins where, in Kafka's order."""
+    size = _size_of_batch(data, partition_name)
+    if size is None:
+        raise _no_batch(data, partition_name)
+    if data[MAGIC_AT] < MAGIC:
+        raise _invalid(f"a batch for {partition_name} has the old magic {data[MAGIC_AT]}, producers must send {MAGIC}")
+    if _size_of_batch(data[size:], partition_name) is not None:
+        raise _invalid(f"more than one record batch for {partition_name} in one request")
+    return data[:size]
+
+
+def _size_of_batch(data: memoryview, partition_name: str) -> int | None:
+    """The size of the whole batch that begins here; None if none does or it is cut off; raises if it is garbage."""
+    if len(data) < LENGTH_OVERHEAD:
+        return None
+    length = int.from_bytes(data[LENGTH_AT:LENGTH_OVERHEAD], "big", signed=True)
     if length < LENGTH_MIN:
-        return _corrupt(f"a batch for {partition_name} gives its length as {length}")
-    if size <= MAGIC_AT:
-        return _invalid(f"a produce request needs one record batch per partition, {partition_name} has none")
-    magic = batch[MAGIC_AT]
-    if magic > MAGIC:
-        return _corrupt(f"a batch for {partition_name} has the unknown magic {magic}")
-    if length + LENGTH_OVERHEAD > size:
-        return _invalid(f"the batch for {partition_name} is cut off: {size} bytes of {length + LENGTH_OVERHEAD}")
-    if magic < MAGIC:
-        return _invalid(f"a batch for {partition_name} has the old magic {magic}, producers must send {MAGIC}")
-    if length + LENGTH_OVERHEAD < size:
-        return _invalid(f"more than one record batch for {partition_name} in one request")
-    if size < HEADER.size:
-        return _corrupt(f"a batch for {partition_name} is shorter than its header")
-    return _refusal_of_whole_batch(batch, HEADER.unpack_from(batch), config, partition_name)
+        raise _corrupt(f"a batch for {partition_name} gives its length as {length}")
+    if len(data) <= MAGIC_AT:
+        return None
+    if data[MAGIC_AT] > MAGIC:
+        raise _corrupt(f"a batch for {partition_name} has the unknown magic {data[MAGIC_AT]}")
+    return length + LENGTH_OVERHEAD if length + LENGTH_OVERHEAD <= len(data) else None
 
 
-def _refusal_of_whole_batch(
-    batch: memoryview, fields: HeaderFields, config: TopicConfig, partition_name: str
-) -> KafkaError:
-    base_offset, _, _, _, crc, attributes, last_delta, _, _, _, _, sequence, count = fields
+def _refusal_of_pieces(data: memoryview, partition_name: str) -> KafkaError:
+    """Why so few bytes are no batch."""
+    first = _first_batch(data, partition_name)
+    if int.from_bytes(first[:LENGTH_AT], "big"):
+        return _invalid(f"the base offset of a batch for {partition_name} is not 0, as producers must send it")
+    return _corrupt(f"a batch for {partition_name} has {len(first)} bytes, fewer than its header")
+
+
+def _no_batch(data: memoryview, partition_name: str) -> KafkaError:
+    what = f"is cut off after {len(data)} bytes" if len(data) else "is missing"
+    return _invalid(f"a produce request needs one record batch per partition; that for {partition_name} {what}")
+
+
+def _refusal(batch: memoryview, fields: HeaderFields, config: TopicConfig, partition_name: str) -> KafkaError:
+    """Why `check_client_batch` refused a whole batch, found in the order in which Kafka looks."""
+    base_offset, _, _, magic, crc, attributes, last_delta, _, _, _, _, sequence, count = fields
+    if magic != MAGIC:
+        _first_batch(batch, partition_name)
     if base_offset:
         return _invalid(f"the base offset of a batch for {partition_name} is {base_offset}, producers must send 0")
     if len(batch) > config.max_message_bytes:
@@ -145,6 +182,11 @@ def _refusal_of_whole_batch(
         )
     if crc32c(batch[ATTRIBUTES_AT:]) != crc:
         return _corrupt(f"the checksum of a batch for {partition_name} does not match")
+    if attributes & CODEC_MASK > _CODEC_MAX:
+        return KafkaError(
+            Error.UNKNOWN_SERVER_ERROR,
+            f"a batch for {partition_name} names codec {attributes & CODEC_MASK}, which does not exist",
+        )
     if count <= 0 or count != last_delta + 1:
         return _invalid(f"a batch for {partition_name} has {count} records and offsets up to {last_delta}")
     if attributes & CONTROL_FLAG:

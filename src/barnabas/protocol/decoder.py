@@ -10,8 +10,9 @@ partition of a metadata response it reads like this:
             pos += 15
             if n > 127: n, pos = read_long(data, pos, n)
             n -= 1
-            if n < 0: raise null(pos)
-            o.replica_nodes, pos = ...
+            if n < 0: raise bad('.replica_nodes must not be null')
+            elif n < 16: o.replica_nodes = list(numbers_i[n](data, pos))
+            ...
         except FAILURES as error:
             raise failed(error) from None
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config.topic import TopicConfig
 from barnabas.log import index
-from barnabas.log.checkpoints import write_topic_id
+from barnabas.log.checkpoints import CheckpointError, read_topic_id, write_topic_id
+from barnabas.log.flushing import sync_file
 from barnabas.log.names import LOG, PARTITION_METADATA, offset_file, parse_offset_file, partition_folder
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.scanning import scan
@@ -137,9 +138,7 @@ class MetadataLog:
     ) -> MetadataLog:
         """Opens what `read_folder` has read, or makes it where there is no log yet."""
         remove_leftovers(disk, folder)
-        topic_id_path = f"{folder}/{PARTITION_METADATA}"
-        if not disk.exists(topic_id_path):
-            write_topic_id(disk, topic_id_path, METADATA_TOPIC_ID)
+        _ensure_topic_id(disk, folder)
         snapshot_end = content.snapshot.id.end_offset if content.snapshot else 0
         log = PartitionLog.open(
             folder,
@@ -154,6 +153,7 @@ class MetadataLog:
         )
         if log.log_end_offset < snapshot_end:
             log.truncate_fully(snapshot_end)
+        log.truncate_to(content.end_offset)
         if log.log_end_offset != content.end_offset:
             raise MissingMetadataError(
                 f"{folder} was read up to offset {content.end_offset} but opened up to {log.log_end_offset}: "
@@ -214,8 +214,6 @@ class MetadataLog:
 
     def _is_oldest_snapshot_due(self) -> bool:
         oldest = self._snapshot_path(self._snapshots[0])
-        if self._snapshots[0] == BOOTSTRAP:
-            return True
         kept_bytes = self._log.size_bytes + sum(
             self._disk.size(self._snapshot_path(snapshot)) for snapshot in self._snapshots
         )
@@ -224,6 +222,19 @@ class MetadataLog:
 
     def _snapshot_path(self, snapshot_id: SnapshotId) -> str:
         return f"{self._folder}/{snapshot_id.file_name()}"
+
+
+def _ensure_topic_id(disk: Disk, folder: str) -> None:
+    """The topic id is the same in every cluster, so that a missing or torn file can be written again."""
+    path = f"{folder}/{PARTITION_METADATA}"
+    try:
+        if read_topic_id(disk, path) == METADATA_TOPIC_ID:
+            return
+    except CheckpointError as error:
+        logger.warning("%s; it is written again", error)
+    write_topic_id(disk, path, METADATA_TOPIC_ID)
+    sync_file(disk, path)
+    disk.sync_dir(folder)
 
 
 def _topic_config(limits: MetadataLogLimits) -> TopicConfig:
@@ -250,7 +261,7 @@ def _read_batches(disk: Disk, folder: str, start: int) -> Iterator[DecodedBatch]
     """The whole, valid batches from `start` on; ends at the first thing that is none."""
     parsed = filter(None, map(parse_offset_file, disk.list_folder(folder)))
     bases = sorted(base for base, suffix in parsed if suffix == LOG)
-    next_offset = start
+    has_begun, next_offset = False, start
     for number, base in enumerate(bases):
         if number + 1 < len(bases) and bases[number + 1] <= start:
             continue
@@ -263,9 +274,10 @@ def _read_batches(disk: Disk, folder: str, start: int) -> Iterator[DecodedBatch]
             position = at + header.size
             if header.last_offset < start:
                 continue
-            if header.base_offset < next_offset:
+            # Offsets are not covered by the checksum; but this log has no gaps, except before its first batch.
+            if has_begun and header.base_offset != next_offset:
                 return
-            next_offset = header.next_offset
+            has_begun, next_offset = True, header.next_offset
             yield decode_batch(bytes(data))
         if position < size:
             return

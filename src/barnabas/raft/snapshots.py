@@ -123,6 +123,8 @@ def read_snapshot(disk: Disk, folder: str, snapshot_id: SnapshotId) -> Snapshot:
     voters: tuple[VoterNode, ...] = ()
     records: list[Message] = []
     for batch in read_batches(disk, path):
+        if batch.epoch != snapshot_id.epoch:
+            raise CorruptCheckpointError(f"{path} has a batch of epoch {batch.epoch}")
         if not batch.is_control:
             records += batch.records
             continue
@@ -139,11 +141,13 @@ def read_snapshot(disk: Disk, folder: str, snapshot_id: SnapshotId) -> Snapshot:
 def read_batches(disk: Disk, path: str) -> Iterator[DecodedBatch]:
     """The batches of a snapshot or of bootstrap.checkpoint, checksums checked, from its header to its footer."""
     data = _read_file(disk, path)
-    is_whole = False
+    is_whole, next_offset = False, 0
     try:
         for position, header in iter_headers(data):
-            if not crc_is_valid(data, position, header.size):
-                raise DecodeError(f"the batch at byte {position} fails its checksum")
+            # The checksum does not cover the offset.
+            if not crc_is_valid(data, position, header.size) or header.base_offset != next_offset:
+                raise DecodeError(f"the batch at byte {position} fails its checksum or has a wrong offset")
+            next_offset = header.next_offset
             batch = decode_batch(data[position : position + header.size])
             is_whole = any(isinstance(message, m.SnapshotFooterRecord) for message in batch.records)
             yield batch

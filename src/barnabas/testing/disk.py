@@ -34,7 +34,7 @@ class SimulatedDisk:
     """A `Disk`. Paths are absolute; the root folder exists."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+        self.clock = clock
         self._files: dict[str, _File] = {}
         self._folders: set[str] = {"/"}
         self._synced_files: dict[str, _File] = {}
@@ -75,7 +75,7 @@ class SimulatedDisk:
         if file is None:
             if not flags & os.O_CREAT or os.path.dirname(path) not in self._folders:
                 raise _error(errno.ENOENT, path)
-            file = self._files[path] = _File(self._clock.now_ms())
+            file = self._files[path] = _File(self.clock.now_ms())
         if flags & os.O_TRUNC:
             file.data.clear()
         self._next_fd += 1
@@ -116,7 +116,7 @@ class SimulatedDisk:
         if len(file.data) < offset:
             file.data += bytes(offset - len(file.data))
         file.data[offset : offset + len(data)] = data
-        file.modified_ms = self._clock.now_ms()
+        file.modified_ms = self.clock.now_ms()
         return len(data)
 
     def fsync(self, fd: int, /) -> None:
@@ -159,6 +159,12 @@ class SimulatedDisk:
         if os.path.dirname(path) not in self._folders:
             raise _error(errno.ENOENT, path)
         self._folders.add(path)
+
+    def make_folders(self, path: str) -> None:
+        """The folder and those above it, as far as they are missing."""
+        if not self.is_folder(path):
+            self.make_folders(os.path.dirname(path))
+            self.make_folder(path)
 
     def remove_folder(self, path: str) -> None:
         self._count("remove_folder")

@@ -187,7 +187,8 @@ def producer_ids(draw: st.DrawFn, history: History) -> Message:
 
 
 def acl(draw: st.DrawFn, history: History) -> Message:
-    if history.acls and draw(st.booleans()):
+    is_removal = draw(st.booleans())
+    if history.acls and is_removal:
         acl_id = draw(st.sampled_from(sorted(history.acls)))
         history.acls.discard(acl_id)
         return m.RemoveAccessControlEntryRecord(id=acl_id)
@@ -197,7 +198,8 @@ def acl(draw: st.DrawFn, history: History) -> Message:
 
 
 def scram_credential(draw: st.DrawFn, history: History) -> Message:
-    if history.users and draw(st.booleans()):
+    is_removal = draw(st.booleans())
+    if history.users and is_removal:
         mechanism, user = draw(st.sampled_from(sorted(history.users)))
         history.users.discard((mechanism, user))
         return m.RemoveUserScramCredentialRecord(name=user, mechanism=mechanism)

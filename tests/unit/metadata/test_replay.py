@@ -178,7 +178,7 @@ def test_what_did_not_change_is_the_same_object_in_the_next_image() -> None:
 
 
 @given(histories(), histories())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_an_image_never_changes_after_it_was_made(one: list[Message], other: list[Message]) -> None:
     working_copy = Replay(EMPTY)
     for record in one:
@@ -195,7 +195,7 @@ def test_an_image_never_changes_after_it_was_made(one: list[Message], other: lis
 
 
 @given(histories(), histories())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_the_delta_of_what_was_touched_is_the_delta_of_everything(one: list[Message], other: list[Message]) -> None:
     working_copy = Replay(EMPTY)
     images: list[MetadataImage] = []

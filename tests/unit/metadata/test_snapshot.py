@@ -29,8 +29,8 @@ def image_of(records: list[Message]) -> MetadataImage:
     return replay.freeze(offset=len(records) - 1, epoch=3, timestamp_ms=99)
 
 
-@given(histories(max_size=60))
-@settings(max_examples=150, deadline=None)
+@given(histories(max_size=40))
+@settings(max_examples=60, deadline=None)
 def test_replaying_the_snapshot_of_an_image_gives_the_image(history: list[Message]) -> None:
     image = image_of([LEVEL, *history])
     written = [encode_record(record, version) for record, version in snapshot_records(image)]

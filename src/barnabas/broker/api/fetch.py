@@ -23,9 +23,9 @@ from barnabas.protocol.errors import Error, KafkaError
 from barnabas.replication.purgatory import Parked, Watchers
 
 if TYPE_CHECKING:
+    from barnabas.broker.dispatch import FrameHeader
     from barnabas.broker.server import Broker
     from barnabas.log.partition_log import LogPosition
-    from barnabas.protocol.headers import RequestHeader
     from barnabas.replication.hosted import HostedPartition
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
@@ -78,17 +78,21 @@ class FetchPlan:
         return [e.hosted.watchers for _, entries in self.topics for e in entries if e.hosted is not None]
 
     def has_news(self) -> bool:
-        """Whether any partition has something that the reader has not."""
+        """Whether any partition has something that the reader has not, be it that the partition is gone."""
         for _, entries in self.topics:
             for entry in entries:
                 hosted = entry.hosted
-                if hosted is None or readable_end(hosted, self.is_committed).offset > entry.offset:
+                if (
+                    hosted is None
+                    or not hosted.state.is_leader
+                    or readable_end(hosted, self.is_committed).offset != entry.offset
+                ):
                     return True
         return False
 
 
 @handles_frames(ApiKey.FETCH, versions=(4, 18))
-def fetch(broker: Broker, connection: Connection, header: RequestHeader, frame: memoryview) -> None:
+def fetch(broker: Broker, connection: Connection, header: FrameHeader, frame: memoryview) -> None:
     plan = plan_fetch(broker, connection, header, frame)
     if plan is None:
         return
@@ -102,7 +106,7 @@ def fetch(broker: Broker, connection: Connection, header: RequestHeader, frame: 
         park(broker, connection, header, plan)
 
 
-def plan_fetch(broker: Broker, connection: Connection, header: RequestHeader, frame: memoryview) -> FetchPlan | None:
+def plan_fetch(broker: Broker, connection: Connection, header: FrameHeader, frame: memoryview) -> FetchPlan | None:
     """The plan for a request, the connection's last one where it fits. None when the request was answered."""
     last = connection.last_fetch
     generation = broker.replicas.generation
@@ -206,7 +210,7 @@ def read_partition(entry: FetchEntry, is_committed: bool, max_bytes: int, is_fir
     return read
 
 
-def answer(broker: Broker, connection: Connection, slot: Slot | None, header: RequestHeader, reads: TopicReads) -> None:
+def answer(broker: Broker, connection: Connection, slot: Slot | None, header: FrameHeader, reads: TopicReads) -> None:
     """Replies at once from the page cache, or when a thread has brought cold pages there."""
     parts = encode_answer(header, reads)
     cold = [part for part in parts if isinstance(part, FilePart) and part.is_cold]
@@ -232,7 +236,7 @@ class DelayedFetch(Parked):
 
     __slots__ = ("_broker", "_header", "_plan", "_slot")
 
-    def __init__(self, broker: Broker, slot: Slot, header: RequestHeader, plan: FetchPlan) -> None:
+    def __init__(self, broker: Broker, slot: Slot, header: FrameHeader, plan: FetchPlan) -> None:
         super().__init__()
         self._broker = broker
         self._slot = slot
@@ -256,7 +260,7 @@ class DelayedFetch(Parked):
         answer(self._broker, slot.connection, slot, self._header, reads)
 
 
-def park(broker: Broker, connection: Connection, header: RequestHeader, plan: FetchPlan) -> None:
+def park(broker: Broker, connection: Connection, header: FrameHeader, plan: FetchPlan) -> None:
     slot = connection.reserve()
     delayed = DelayedFetch(broker, slot, header, plan)
     slot.on_cancel = partial(broker.purgatory.cancel, delayed)

@@ -14,9 +14,9 @@ from barnabas.protocol.varint import write_uvarint
 
 if TYPE_CHECKING:
     from barnabas.broker.connection import Part
+    from barnabas.broker.dispatch import FrameHeader
     from barnabas.log.partition_log import FileRange
     from barnabas.protocol.errors import Error
-    from barnabas.protocol.headers import RequestHeader
 
 FIRST_VERSION_WITH_LOG_START = 5
 FIRST_VERSION_WITH_SESSIONS = 7
@@ -90,7 +90,7 @@ class PartsWriter:
         return parts
 
 
-def encode_answer(header: RequestHeader, topics: list[tuple[bytes, list[PartitionRead]]]) -> list[Part]:
+def encode_answer(header: FrameHeader, topics: list[tuple[bytes, list[PartitionRead]]]) -> list[Part]:
     version = header.api_version
     writer = PartsWriter()
     if version >= FIRST_FLEXIBLE_VERSION:
@@ -104,7 +104,7 @@ def encode_answer(header: RequestHeader, topics: list[tuple[bytes, list[Partitio
     return writer.finish(header.correlation_id)
 
 
-def encode_session_error(header: RequestHeader, error: Error) -> bytes:
+def encode_session_error(header: FrameHeader, error: Error) -> bytes:
     """An answer without topics: the session that the client speaks of does not exist."""
     is_flexible = header.api_version >= FIRST_FLEXIBLE_VERSION
     body = (b"\0" if is_flexible else b"") + b"\0\0\0\0" + _I16.pack(error) + b"\0\0\0\0"

@@ -55,7 +55,7 @@ async def metadata(broker: Broker, request: m.MetadataRequest, caller: Caller) -
         image,
         broker.node_id,
         count,
-        [encoder.refused_topics(refused), encoded],
+        [encoded, encoder.refused_topics(refused)],
         CLUSTER_OPERATIONS if asks_for_operations else OPERATIONS_NOT_ASKED_FOR,
     )
 

@@ -14,6 +14,7 @@ from functools import partial
 from struct import error as StructError  # noqa: N812 (an exception class in all but name)
 from typing import TYPE_CHECKING
 
+from barnabas.broker.api.produce_lanes import NO_TAGS, Lane, find_lane_end
 from barnabas.broker.api.produce_wire import (
     FIRST_FLEXIBLE_VERSION,
     FIRST_VERSION_WITH_TOPIC_IDS,
@@ -29,16 +30,18 @@ from barnabas.protocol.api import ApiKey
 from barnabas.protocol.codec import DecodeError
 from barnabas.protocol.compression import Codec
 from barnabas.protocol.errors import Error, KafkaError
+from barnabas.protocol.varint import read_uvarint
 from barnabas.replication.hosted import ACKS_ALL, HostedPartition
 from barnabas.replication.purgatory import Parked
 
 if TYPE_CHECKING:
     from barnabas.broker.connection import Connection, Slot
+    from barnabas.broker.dispatch import FrameHeader
     from barnabas.broker.server import Broker
     from barnabas.log.partition_log import PartitionLog
-    from barnabas.protocol.headers import RequestHeader
 
 FIRST_VERSION_WITH_ZSTD = 7
+NEVER_FLUSH = (1 << 63) - 1
 
 _LOW_ATTRIBUTES_POSITION = 22
 _CODEC_MASK = 0x07
@@ -46,8 +49,13 @@ _TRANSACTIONAL_BIT = 0x10
 
 
 @handles_frames(ApiKey.PRODUCE, versions=(3, 13))
-def produce(broker: Broker, connection: Connection, header: RequestHeader, frame: memoryview) -> None:
+def produce(broker: Broker, connection: Connection, header: FrameHeader, frame: memoryview) -> None:
     version = header.api_version
+    lane_end = find_lane_end(frame, header.body_offset, version)
+    if lane_end:
+        lane = broker.api.lanes.get(broker, frame, header.body_offset, lane_end, version)
+        if lane is not None and produce_in_lane(lane, connection, header, frame, lane_end):
+            return
     parse = parse_flexible if version >= FIRST_FLEXIBLE_VERSION else parse_classic
     try:
         request = parse(frame, header.body_offset, version)
@@ -80,6 +88,27 @@ def produce(broker: Broker, connection: Connection, header: RequestHeader, frame
         park(broker, connection.reserve(), header, request, answers)
 
 
+def produce_in_lane(lane: Lane, connection: Connection, header: FrameHeader, frame: memoryview, lane_end: int) -> bool:
+    """The short way for what nearly every request is: one batch, for a partition that was written to before, which
+    can be acknowledged at once. False when it is not that, with nothing done."""
+    hosted = lane.hosted
+    length, position = read_uvarint(frame, lane_end)
+    batch_end = position + length - 1
+    if hosted.log.config.flush_messages != NEVER_FLUSH or len(hosted.state.isr) != 1 or frame[batch_end:] != NO_TAGS:
+        return False
+    batch = frame[position:batch_end]
+    try:
+        check_batch_in_request(batch, header.api_version)
+        appended = hosted.append(batch, lane.acks)
+    except KafkaError as error:
+        answer = PartitionAnswer(lane.index)
+        answer.error, answer.message = error.error, error.message
+        connection.reply_bytes(encode_answer(header, [(lane.topic, [answer])]))
+        return True
+    connection.reply_bytes(lane.encode(header.correlation_id, appended))
+    return True
+
+
 def append(
     broker: Broker, topic: bytes, index: int, batch: memoryview, request: ProduceRequest, version: int
 ) -> PartitionAnswer:
@@ -87,7 +116,9 @@ def append(
     answer = PartitionAnswer(index)
     try:
         hosted = find_partition(broker, topic, index, version)
-        check_request(batch, request, version)
+        if not ACKS_ALL <= request.acks <= 1:
+            raise KafkaError(Error.INVALID_REQUIRED_ACKS, f"acks={request.acks} is none of 0, 1, -1")
+        check_batch_in_request(batch, version)
         appended = hosted.append(batch, request.acks)
     except KafkaError as error:
         answer.error = error.error
@@ -104,18 +135,16 @@ def find_partition(broker: Broker, topic: bytes, index: int, version: int) -> Ho
     return broker.replicas.find_by_name(topic, index)
 
 
-def check_request(batch: memoryview, request: ProduceRequest, version: int) -> None:
+def check_batch_in_request(batch: memoryview, version: int) -> None:
     """What depends on the request around the batch; the log checks the batch itself."""
-    if not ACKS_ALL <= request.acks <= 1:
-        raise KafkaError(Error.INVALID_REQUIRED_ACKS, f"acks={request.acks} is none of 0, 1, -1")
     attributes = batch[_LOW_ATTRIBUTES_POSITION] if len(batch) > _LOW_ATTRIBUTES_POSITION else 0
-    if attributes & _CODEC_MASK == Codec.ZSTD and version < FIRST_VERSION_WITH_ZSTD:
+    if attributes & _TRANSACTIONAL_BIT:
+        raise KafkaError(Error.INVALID_TXN_STATE, "no transaction is open for this producer")
+    if version < FIRST_VERSION_WITH_ZSTD and attributes & _CODEC_MASK == Codec.ZSTD:
         raise KafkaError(
             Error.UNSUPPORTED_COMPRESSION_TYPE,
             f"zstd needs Produce v{FIRST_VERSION_WITH_ZSTD} or newer, this is v{version}",
         )
-    if attributes & _TRANSACTIONAL_BIT:
-        raise KafkaError(Error.INVALID_TXN_STATE, "no transaction is open for this producer")
 
 
 def close_on_error(connection: Connection, answers: Answers) -> None:
@@ -133,7 +162,7 @@ def close_on_error(connection: Connection, answers: Answers) -> None:
 def answer_flushed(
     broker: Broker,
     slot: Slot,
-    header: RequestHeader,
+    header: FrameHeader,
     request: ProduceRequest,
     answers: Answers,
     flushed: asyncio.Future[list[None]],
@@ -160,7 +189,7 @@ class DelayedProduce(Parked):
 
     __slots__ = ("_answers", "_header", "_slot")
 
-    def __init__(self, slot: Slot, header: RequestHeader, answers: Answers) -> None:
+    def __init__(self, slot: Slot, header: FrameHeader, answers: Answers) -> None:
         super().__init__()
         self._slot = slot
         self._header = header
@@ -177,7 +206,7 @@ class DelayedProduce(Parked):
         self._slot.complete([encode_answer(self._header, self._answers)])
 
 
-def park(broker: Broker, slot: Slot, header: RequestHeader, request: ProduceRequest, answers: Answers) -> None:
+def park(broker: Broker, slot: Slot, header: FrameHeader, request: ProduceRequest, answers: Answers) -> None:
     delayed = DelayedProduce(slot, header, answers)
     slot.on_cancel = partial(broker.purgatory.cancel, delayed)
     watched = [a.hosted.watchers for _, partitions in answers for a in partitions if a.hosted is not None]

@@ -14,7 +14,7 @@ from barnabas.protocol.errors import Error
 from barnabas.protocol.varint import read_uvarint, write_uvarint
 
 if TYPE_CHECKING:
-    from barnabas.protocol.headers import RequestHeader
+    from barnabas.broker.dispatch import FrameHeader
     from barnabas.replication.hosted import HostedPartition
 
 FIRST_VERSION_WITH_LOG_START = 5
@@ -150,7 +150,7 @@ def skip_tags(frame: memoryview, position: int) -> int:
 # ── writing answers ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def encode_answer(header: RequestHeader, answers: Answers) -> bytes:
+def encode_answer(header: FrameHeader, answers: Answers) -> bytes:
     version = header.api_version
     out = bytearray(8)
     if version >= FIRST_FLEXIBLE_VERSION:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.api.api_versions import ApiVersionsAnswers
 from barnabas.broker.api.metadata_answer import MetadataAnswers
+from barnabas.broker.api.produce_lanes import Lanes
 from barnabas.broker.api.producer_ids import ProducerIds
 from barnabas.broker.api.topic_creations import TopicCreations
 
@@ -14,10 +15,11 @@ if TYPE_CHECKING:
 
 
 class ApiState:
-    __slots__ = ("api_versions", "metadata", "producer_ids", "topic_creations")
+    __slots__ = ("api_versions", "lanes", "metadata", "producer_ids", "topic_creations")
 
     def __init__(self, broker: Broker) -> None:
         self.api_versions = ApiVersionsAnswers()
+        self.lanes = Lanes()
         self.metadata = MetadataAnswers()
         self.producer_ids = ProducerIds(broker)
         self.topic_creations = TopicCreations(broker)

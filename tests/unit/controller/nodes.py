@@ -1,0 +1,115 @@
+"""A whole controller in its thread, with a broker that lives beside it, on a real or a simulated disk."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+from barnabas.broker.controller import ControllerNode, ControllerOptions, Environment
+from barnabas.broker.controller_channel import LocalControllerChannel
+from barnabas.broker.lifecycle import NO_EPOCH, BrokerIdentity, BrokerLifecycle
+from barnabas.broker.metadata_loader import MetadataLoader
+from barnabas.metadata.controller.context import Settings
+from barnabas.metadata.image import Endpoint, MetadataImage
+from barnabas.ports import Clock, SystemClock, SystemRandom
+from barnabas.protocol.uuids import Uuid
+from barnabas.raft.batches import VoterEndpoint, VoterNode
+from barnabas.raft.format import format_metadata
+from barnabas.raft.log import MetadataLogLimits
+from tests.unit.controller.cluster import CLUSTER_ID, RULES, creation
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+
+    from barnabas.ports import Disk
+    from barnabas.protocol import messages as m
+
+P = ParamSpec("P")
+
+DIRECTORY = Uuid(b"directory of one")
+CONTROLLER = Endpoint("CONTROLLER", "127.0.0.1", 9093, 0)
+PLAINTEXT = Endpoint("PLAINTEXT", "127.0.0.1", 9092, 0)
+QUIET = MetadataLogLimits(idle_interval_ms=3_600_000)
+"""No records but those that a test asks for."""
+
+
+def in_event_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Runs a test that is a coroutine."""
+
+    @functools.wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        asyncio.run(test(*args, **kwargs))
+
+    return run
+
+
+def format_folder(disk: Disk, folder: str) -> None:
+    voter = VoterNode(1, DIRECTORY, (VoterEndpoint(CONTROLLER.name, CONTROLLER.host, CONTROLLER.port),))
+    format_metadata(disk, folder, voter, now_ms=1_000)
+
+
+class Node:
+    """What a test needs of a running node."""
+
+    def __init__(
+        self, disk: Disk, folder: str, limits: MetadataLogLimits, clock: Clock | None, **settings: Any
+    ) -> None:
+        self.failures: list[Exception] = []
+        self.loader = MetadataLoader(CLUSTER_ID)
+        values = {"node_id": 1, "cluster_id": CLUSTER_ID, "sole_broker_id": 1, **settings}
+        options = ControllerOptions(folder, DIRECTORY, Settings(**values), limits)
+        environment = Environment(
+            self.loader, RULES, disk, clock or SystemClock(), SystemRandom(), self.failures.append
+        )
+        self.controller = ControllerNode(options, environment)
+        self.channel = LocalControllerChannel(self.controller, self.loader)
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.loader.image
+
+    async def create_topic(self, name: str, partitions: int = 1) -> m.CreateTopicsResponse.CreatableTopicResult:
+        response: m.CreateTopicsResponse = await self.channel.send(creation(name, partitions))
+        return response.topics[0]
+
+    def lifecycle(self, previous_epoch: int = NO_EPOCH, heartbeat_interval_ms: int = 2000) -> BrokerLifecycle:
+        identity = BrokerIdentity(
+            1, CLUSTER_ID, SystemRandom().uuid(), (PLAINTEXT,), (DIRECTORY,), previous_epoch=previous_epoch
+        )
+        return BrokerLifecycle(identity, self.channel, self.loader, heartbeat_interval_ms=heartbeat_interval_ms)
+
+
+@asynccontextmanager
+async def running(
+    disk: Disk,
+    folder: str,
+    *,
+    limits: MetadataLogLimits = QUIET,
+    clock: Clock | None = None,
+    endpoint: Endpoint = CONTROLLER,
+    **settings: Any,
+) -> AsyncIterator[Node]:
+    """A node whose controller leads. It is stopped at the end, the broker's life left to the test."""
+    node = Node(disk, folder, limits, clock, **settings)
+    node.controller.open()
+    node.loader.attach(asyncio.get_running_loop())
+    await node.controller.start([endpoint])
+    try:
+        yield node
+    finally:
+        await node.controller.stop()
+        node.loader.detach()
+
+
+@asynccontextmanager
+async def with_broker(disk: Disk, folder: str, **options: Any) -> AsyncIterator[Node]:
+    """A node whose broker is unfenced, and that stops without a controlled shutdown, as if it were killed."""
+    async with running(disk, folder, **options) as node:
+        lifecycle = node.lifecycle()
+        await lifecycle.start()
+        try:
+            yield node
+        finally:
+            await lifecycle.abandon()

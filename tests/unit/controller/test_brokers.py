@@ -1,0 +1,265 @@
+"""Brokers come, beat, fall silent and go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from barnabas.metadata.controller.context import MAX_RECORDS_PER_BATCH
+from barnabas.metadata.image import NO_LEADER, RECOVERED, RECOVERING
+from barnabas.protocol import messages as m
+from barnabas.protocol.errors import Error
+from barnabas.protocol.uuids import Uuid
+from tests.unit.controller.cluster import Cluster, directory
+
+
+def names(records: list[Any]) -> list[str]:
+    return [type(record).__name__ for record in records]
+
+
+def test_a_registration_is_fenced_and_its_epoch_is_the_offset_that_the_decision_was_given() -> None:
+    cluster = Cluster(brokers=0)
+    offset = cluster.offset
+    assert cluster.send(cluster.registration(1)).broker_epoch == offset
+    broker = cluster.state.brokers[1]
+    assert (broker.epoch, broker.fenced, broker.directories) == (offset, True, (directory(1),))
+
+
+def test_the_epoch_of_an_unclean_restart_is_the_decisions_offset_and_not_the_records() -> None:
+    cluster = Cluster(sole_broker_id=1)
+    cluster.create_topic("t", 3)
+    offset = cluster.offset
+    response = cluster.send(cluster.registration(1))
+    assert names(cluster.last) == ["PartitionChangeRecord"] * 3 + ["RegisterBrokerRecord"]
+    assert response.broker_epoch == offset
+
+
+def test_a_broker_is_unfenced_when_its_image_contains_its_registration() -> None:
+    cluster = Cluster(brokers=0)
+    registered_at = cluster.offset
+    cluster.send(cluster.registration(1))
+    behind = cluster.heartbeat(1, current_metadata_offset=registered_at - 1)
+    assert (behind.is_caught_up, behind.is_fenced, cluster.last) == (False, True, [])
+    caught_up = cluster.heartbeat(1, current_metadata_offset=registered_at)
+    assert (caught_up.is_caught_up, caught_up.is_fenced) == (True, False)
+    assert cluster.last == [m.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=registered_at, fenced=-1)]
+
+
+def test_a_broker_that_wants_to_stay_fenced_does() -> None:
+    cluster = Cluster(brokers=0)
+    cluster.send(cluster.registration(1))
+    assert cluster.heartbeat(1, want_fence=True).is_fenced
+
+
+def test_an_idle_heartbeat_writes_nothing() -> None:
+    cluster = Cluster()
+    cluster.heartbeat(1)
+    assert cluster.last == []
+
+
+def test_a_clean_stop_writes_what_kafka_writes() -> None:
+    cluster = Cluster()
+    topic = cluster.create_topic("t", 2)
+    epoch = cluster.state.brokers[1].epoch
+    assert not cluster.heartbeat(1, want_shut_down=True).should_shut_down
+    leaving = {"isr": [], "leader": NO_LEADER, "eligible_leader_replicas": [1], "last_known_elr": [1]}
+    assert cluster.last == [
+        m.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=epoch, in_controlled_shutdown=1),
+        m.PartitionChangeRecord(topic_id=topic.topic_id, partition_id=0, **leaving),  # type: ignore[arg-type]
+        m.PartitionChangeRecord(topic_id=topic.topic_id, partition_id=1, **leaving),  # type: ignore[arg-type]
+    ]
+    assert cluster.heartbeat(1, want_shut_down=True).should_shut_down
+    assert cluster.last == [m.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=epoch, fenced=1)]
+
+
+def test_a_broker_that_leads_nothing_may_stop_at_once() -> None:
+    cluster = Cluster()
+    response = cluster.heartbeat(1, want_shut_down=True)
+    assert (response.should_shut_down, response.is_fenced) == (True, True)
+    assert names(cluster.last) == ["BrokerRegistrationChangeRecord"]
+
+
+def test_after_a_clean_stop_the_eligible_replica_leads_again_in_a_new_epoch() -> None:
+    cluster = Cluster()
+    cluster.create_topic("t")
+    cluster.restart_cleanly(1)
+    partition = cluster.partition("t")
+    assert (partition.leader, partition.isr, partition.elr, partition.last_known_elr) == (1, (1,), (), ())
+    assert (partition.leader_epoch, partition.leader_recovery_state) == (2, RECOVERED)
+
+
+def test_leader_epochs_rise_with_every_restart() -> None:
+    cluster = Cluster(sole_broker_id=1)
+    cluster.create_topic("t")
+    epochs = []
+    for restart in range(4):
+        if restart % 2:
+            cluster.restart_cleanly(1)
+        else:
+            cluster.start_broker(1)
+        epochs.append(cluster.partition("t").leader_epoch)
+    assert epochs == sorted(set(epochs))
+
+
+def test_after_a_kill_the_last_known_leader_leads_again_as_recovering() -> None:
+    cluster = Cluster(sole_broker_id=1)
+    cluster.create_topic("t")
+    cluster.start_broker(1)
+    partition = cluster.partition("t")
+    assert (partition.leader, partition.isr, partition.last_known_elr) == (1, (1,), ())
+    assert partition.leader_recovery_state == RECOVERING
+
+
+def test_another_incarnation_waits_until_the_session_of_the_old_one_has_ended() -> None:
+    cluster = Cluster()
+    assert cluster.send(cluster.registration(1)).error_code == Error.DUPLICATE_BROKER_REGISTRATION
+    cluster.now_ms += 9001
+    assert cluster.send(cluster.registration(1)).error_code == Error.NONE
+
+
+def test_a_sole_voter_that_holds_the_folder_does_not_wait_for_its_old_incarnation() -> None:
+    cluster = Cluster(sole_broker_id=1)
+    assert cluster.send(cluster.registration(1)).error_code == Error.NONE
+    assert cluster.state.brokers[1].fenced
+
+
+def test_the_same_incarnation_may_register_again_and_keeps_its_epoch() -> None:
+    cluster = Cluster(brokers=0)
+    request = cluster.registration(1)
+    epoch = cluster.send(request).broker_epoch
+    cluster.heartbeat(1)
+    assert cluster.send(request).broker_epoch == epoch
+    assert not cluster.state.brokers[1].fenced
+
+
+def test_a_silent_broker_is_fenced_when_its_session_ends_and_others_take_over() -> None:
+    cluster = Cluster(brokers=2)
+    cluster.create_topic("t", 2, 2)
+    assert {partition.leader for partition in cluster.topic("t").partitions} == {1, 2}
+    cluster.now_ms += 8000
+    cluster.heartbeat(2)
+    cluster.now_ms += 2000
+    cluster.expire_sessions()
+    assert [broker.fenced for broker in cluster.state.brokers.values()] == [True, False]
+    assert [(p.leader, p.isr) for p in cluster.topic("t").partitions] == [(2, (2,)), (2, (2,))]
+
+
+def test_a_broker_in_controlled_shutdown_waits_until_the_others_know() -> None:
+    cluster = Cluster(brokers=2)
+    cluster.create_topic("t", 2, 2)
+    cluster.heartbeat(2)
+    assert not cluster.heartbeat(1, want_shut_down=True).should_shut_down
+    assert {partition.leader for partition in cluster.topic("t").partitions} == {2}
+    assert not cluster.heartbeat(1, want_shut_down=True).should_shut_down
+    cluster.heartbeat(2)
+    assert cluster.heartbeat(1, want_shut_down=True).should_shut_down
+
+
+def test_many_partitions_make_more_records_than_one_batch_holds() -> None:
+    cluster = Cluster()
+    for number in range(3):
+        cluster.create_topic(f"t{number}", 5000)
+    cluster.heartbeat(1, want_shut_down=True)
+    assert len(cluster.last) == 15_001 > MAX_RECORDS_PER_BATCH
+    assert not cluster.state.leads_any(1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"cluster_id": "other"}, Error.INCONSISTENT_CLUSTER_ID),
+        ({"is_migrating_zk_broker": True}, Error.BROKER_ID_NOT_REGISTERED),
+        ({"log_dirs": []}, Error.INVALID_REGISTRATION),
+        ({"log_dirs": [Uuid(bytes(15) + b"\x01")]}, Error.INVALID_REGISTRATION),
+        ({"log_dirs": [directory(2), directory(2)]}, Error.INVALID_REGISTRATION),
+        ({"log_dirs": [directory(1)]}, Error.INVALID_REGISTRATION),
+        ({"features": []}, Error.INVALID_REGISTRATION),
+    ],
+)
+def test_a_registration_that_does_not_fit_is_refused(fields: dict[str, Any], error: Error) -> None:
+    cluster = Cluster(brokers=1)
+    assert cluster.send(cluster.registration(2, **fields)).error_code == error
+    assert cluster.last == []
+
+
+def test_a_broker_that_does_not_support_a_finalized_level_is_refused() -> None:
+    cluster = Cluster(brokers=0)
+    request = cluster.registration(1)
+    request.features = [feature for feature in request.features if feature.name != "transaction.version"]
+    assert cluster.send(request).error_code == Error.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize("epoch", [-1, 0, 999])
+def test_a_heartbeat_of_another_epoch_is_refused(epoch: int) -> None:
+    cluster = Cluster()
+    request = m.BrokerHeartbeatRequest(broker_id=1, broker_epoch=epoch)
+    assert cluster.send(request).error_code == Error.STALE_BROKER_EPOCH
+    assert cluster.send(m.BrokerHeartbeatRequest(broker_id=9, broker_epoch=0)).error_code == Error.STALE_BROKER_EPOCH
+
+
+def test_cordoned_directories_are_written_once() -> None:
+    cluster = Cluster()
+    epoch = cluster.state.brokers[1].epoch
+    cluster.heartbeat(1, cordoned_log_dirs=[])
+    assert cluster.last == [m.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=epoch, cordoned_log_dirs=[])]
+    cluster.heartbeat(1, cordoned_log_dirs=[])
+    assert cluster.last == []
+
+
+def test_replicas_in_a_directory_that_went_offline_lose_their_leadership() -> None:
+    cluster = Cluster(brokers=0)
+    cluster.start_broker(1, log_dirs=[directory(1), directory(11)])
+    topic = cluster.create_topic("t")
+    assign = m.AssignReplicasToDirsRequest
+    cluster.send(
+        assign(
+            broker_id=1,
+            broker_epoch=cluster.state.brokers[1].epoch,
+            directories=[
+                assign.DirectoryData(
+                    id=directory(11),
+                    topics=[
+                        assign.TopicData(topic_id=topic.topic_id, partitions=[assign.PartitionData(partition_index=0)])
+                    ],
+                )
+            ],
+        )
+    )
+    assert cluster.partition("t").directories == (directory(11),)
+    cluster.heartbeat(1, offline_log_dirs=[directory(11)])
+    assert cluster.partition("t").leader == NO_LEADER
+    assert cluster.state.brokers[1].directories == (directory(1),)
+
+
+def test_an_unregistered_broker_is_neither_in_sync_nor_eligible_anywhere() -> None:
+    cluster = Cluster(brokers=2)
+    cluster.create_topic("t", 2, 2)
+    assert cluster.send(m.UnregisterBrokerRequest(broker_id=1)).error_code == Error.NONE
+    assert 1 not in cluster.state.brokers
+    assert all(1 not in (*p.isr, *p.elr, p.leader) for p in cluster.topic("t").partitions)
+    refused = cluster.send(m.UnregisterBrokerRequest(broker_id=1))
+    assert refused.error_code == Error.BROKER_ID_NOT_REGISTERED
+    assert refused.error_message == "Broker ID 1 is not currently registered"
+
+
+def test_a_controller_registers_with_its_endpoints() -> None:
+    cluster = Cluster(brokers=0)
+    request = m.ControllerRegistrationRequest
+    listener = request.Listener(name="CONTROLLER", host="127.0.0.1", port=9093)
+    cluster.send(request(controller_id=1, incarnation_id=Uuid(b"i" * 16), listeners=[listener]))
+    (record,) = cluster.last
+    assert isinstance(record, m.RegisterControllerRecord)
+    assert [(e.name, e.host, e.port) for e in record.end_points] == [("CONTROLLER", "127.0.0.1", 9093)]
+
+
+def test_blocks_of_producer_ids_never_overlap() -> None:
+    cluster = Cluster(brokers=2)
+    starts = []
+    for broker_id in (1, 2, 1):
+        epoch = cluster.state.brokers[broker_id].epoch
+        block = cluster.send(m.AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=epoch))
+        starts.append((block.producer_id_start, block.producer_id_len))
+    assert starts == [(0, 1000), (1000, 1000), (2000, 1000)]
+    stale = cluster.send(m.AllocateProducerIdsRequest(broker_id=1, broker_epoch=-1))
+    assert stale.error_code == Error.STALE_BROKER_EPOCH

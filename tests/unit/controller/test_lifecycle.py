@@ -1,0 +1,115 @@
+"""A broker's way into the cluster and out of it, seen by a controller that answers as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from barnabas.broker.lifecycle import BrokerIdentity, BrokerLifecycle
+from barnabas.broker.metadata_loader import MetadataLoader
+from barnabas.protocol import messages as m
+from barnabas.protocol.errors import Error, KafkaError
+from barnabas.protocol.uuids import Uuid
+from barnabas.raft.batches import DecodedBatch
+from tests.unit.controller.nodes import PLAINTEXT, in_event_loop
+
+if TYPE_CHECKING:
+    from barnabas.protocol.structs import Message
+
+IDENTITY = BrokerIdentity(7, "cluster", Uuid(b"i" * 16), (PLAINTEXT,), (Uuid(b"d" * 16),), "rack", previous_epoch=3)
+
+
+class Controller:
+    """Answers requests from a list, the last answer for ever."""
+
+    def __init__(self, *answers: Message) -> None:
+        self.answers = list(answers)
+        self.requests: list[Any] = []
+        self.arrived = asyncio.Event()
+
+    async def send(self, request: Message) -> Any:
+        self.requests.append(request)
+        self.arrived.set()
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+def heartbeat(**fields: Any) -> m.BrokerHeartbeatResponse:
+    return m.BrokerHeartbeatResponse(**{"is_caught_up": True, "is_fenced": False, **fields})
+
+
+def lifecycle_with(controller: Controller, interval_ms: int = 60_000) -> tuple[BrokerLifecycle, MetadataLoader]:
+    loader = MetadataLoader("cluster")
+    loader.attach(asyncio.get_running_loop())
+    return BrokerLifecycle(IDENTITY, controller, loader, heartbeat_interval_ms=interval_ms), loader
+
+
+@in_event_loop
+async def test_a_registration_says_who_the_broker_is() -> None:
+    controller = Controller(m.BrokerRegistrationResponse(broker_epoch=11))
+    lifecycle, _ = lifecycle_with(controller)
+    assert await lifecycle.register() == lifecycle.epoch == 11
+    (request,) = controller.requests
+    assert (request.broker_id, request.cluster_id, request.rack) == (7, "cluster", "rack")
+    assert (request.incarnation_id, request.log_dirs) == (IDENTITY.incarnation_id, list(IDENTITY.directories))
+    assert request.previous_broker_epoch == 3
+    assert [(one.name, one.host, one.port) for one in request.listeners] == [("PLAINTEXT", "127.0.0.1", 9092)]
+
+
+@in_event_loop
+async def test_a_broker_asks_again_when_its_image_has_moved_until_it_is_unfenced() -> None:
+    controller = Controller(heartbeat(is_caught_up=False, is_fenced=True), heartbeat())
+    lifecycle, loader = lifecycle_with(controller)
+    unfencing = asyncio.create_task(lifecycle.unfence())
+    await controller.arrived.wait()
+    loader.apply([DecodedBatch(0, 4, 1, 0, False, 72, (m.NoOpRecord(),) * 5)])
+    await unfencing
+    assert [request.current_metadata_offset for request in controller.requests] == [-1, 4]
+    await lifecycle.abandon()
+
+
+@in_event_loop
+async def test_there_may_be_no_controller_for_a_while() -> None:
+    refused = m.BrokerRegistrationResponse(error_code=Error.NOT_CONTROLLER)
+    controller = Controller(refused, refused, m.BrokerRegistrationResponse(broker_epoch=5))
+    lifecycle, _ = lifecycle_with(controller)
+    assert await lifecycle.register() == 5
+
+
+@in_event_loop
+async def test_a_refusal_that_no_waiting_helps_is_raised() -> None:
+    lifecycle, _ = lifecycle_with(Controller(m.BrokerRegistrationResponse(error_code=Error.INCONSISTENT_CLUSTER_ID)))
+    with pytest.raises(KafkaError, match="INCONSISTENT_CLUSTER_ID: the controller refused broker 7"):
+        await lifecycle.register()
+
+
+@in_event_loop
+async def test_heartbeats_go_on_whatever_the_controller_answers() -> None:
+    controller = Controller(heartbeat(), heartbeat(error_code=Error.NOT_CONTROLLER), heartbeat())
+    lifecycle, _ = lifecycle_with(controller, interval_ms=1)
+    await lifecycle.unfence()
+    while len(controller.requests) < 5:
+        controller.arrived.clear()
+        await asyncio.wait_for(controller.arrived.wait(), 10)
+    await lifecycle.abandon()
+    assert not any(request.want_shut_down for request in controller.requests)
+
+
+@in_event_loop
+async def test_a_broker_asks_to_stop_until_it_may() -> None:
+    controller = Controller(
+        m.BrokerRegistrationResponse(broker_epoch=5), heartbeat(), heartbeat(), heartbeat(should_shut_down=True)
+    )
+    lifecycle, _ = lifecycle_with(controller)
+    await lifecycle.start()
+    await lifecycle.stop()
+    assert [request.want_shut_down for request in controller.requests[2:]] == [True, True]
+
+
+@in_event_loop
+async def test_a_broker_that_never_registered_stops_without_a_word() -> None:
+    controller = Controller(heartbeat())
+    lifecycle, _ = lifecycle_with(controller)
+    await lifecycle.stop()
+    assert controller.requests == []

@@ -1,0 +1,119 @@
+"""Images come to the broker's loop, in order, and wake who waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.broker.metadata_loader import MetadataLoader
+from barnabas.protocol import messages as m
+from barnabas.protocol.uuids import Uuid
+from barnabas.raft.batches import DecodedBatch
+from barnabas.raft.snapshots import Snapshot, SnapshotId
+from tests.unit.controller.nodes import in_event_loop
+
+if TYPE_CHECKING:
+    from barnabas.metadata.image import MetadataDelta, MetadataImage
+
+
+def batch(offset: int, *names: str) -> DecodedBatch:
+    records = tuple(m.TopicRecord(name=name, topic_id=Uuid(name.encode().ljust(16, b"-"))) for name in names)
+    return DecodedBatch(offset, offset + len(records) - 1, 1, 0, False, 100, records)
+
+
+def attached() -> MetadataLoader:
+    loader = MetadataLoader("cluster")
+    loader.attach(asyncio.get_running_loop())
+    return loader
+
+
+@in_event_loop
+async def test_images_of_another_thread_arrive_in_order_on_the_brokers_loop() -> None:
+    loader = attached()
+    seen: list[tuple[int, str]] = []
+
+    def listen(image: MetadataImage, delta: MetadataDelta) -> None:
+        assert threading.current_thread() is threading.main_thread()
+        seen.extend((image.offset, topic.name) for topic in delta.created_topics)
+
+    loader.add_listener(listen)
+    names = [f"t{number}" for number in range(50)]
+
+    def commit() -> None:
+        for offset, name in enumerate(names):
+            loader.apply([batch(offset, name)])
+
+    thread = threading.Thread(target=commit)
+    thread.start()
+    image = await loader.wait_for_offset(49)
+    thread.join()
+    assert seen == list(enumerate(names))
+    assert image is loader.image is loader.committed
+
+
+@in_event_loop
+async def test_waiters_wake_when_their_offset_is_reached_and_not_before() -> None:
+    loader = attached()
+    waiters = {offset: asyncio.create_task(loader.wait_for_offset(offset)) for offset in (5, 0, 3)}
+    loader.apply([batch(0, "a", "b")])
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert {offset: waiter.done() for offset, waiter in waiters.items()} == {5: False, 0: True, 3: False}
+    loader.apply([batch(2, "c", "d", "e", "f")])
+    assert (await waiters[5]).offset == 5
+    assert (await waiters[3]).offset == 5
+    assert (await loader.wait_for_offset(1)).offset == 5
+
+
+@in_event_loop
+async def test_a_batch_that_changes_nothing_moves_the_offset_but_calls_nobody() -> None:
+    loader = attached()
+    loader.add_listener(lambda *_: pytest.fail("nothing changed"))
+    loader.apply([DecodedBatch(0, 0, 1, 0, False, 72, (m.NoOpRecord(),))])
+    assert (await loader.wait_for_offset(0)).offset == 0
+
+
+@in_event_loop
+async def test_an_image_begins_with_a_snapshot_and_goes_on_with_the_log() -> None:
+    loader = MetadataLoader("cluster")
+    (kept,) = batch(0, "kept").records
+    loader.restore(Snapshot(SnapshotId(10, 3), 77, 1, (), (kept,)), [batch(10, "later")])
+    assert [topic.name for topic in loader.image.topics] == ["kept", "later"]
+    assert loader.image.offset == 10
+
+
+@in_event_loop
+async def test_who_leads_the_quorum_is_in_the_image() -> None:
+    loader = attached()
+    change = m.LeaderChangeMessage(leader_id=4)
+    loader.apply([DecodedBatch(0, 0, 1, 0, True, 100, (change,))])
+    assert (await loader.wait_for_offset(0)).controller_id == 4
+
+
+@in_event_loop
+async def test_detaching_frees_those_who_wait() -> None:
+    loader = attached()
+    waiter = asyncio.create_task(loader.wait_for_offset(10))
+    await asyncio.sleep(0)
+    loader.detach()
+    with pytest.raises(asyncio.CancelledError):
+        await waiter
+    loader.apply([batch(0, "a")])
+    assert loader.committed.offset == 0
+
+
+def test_one_more_topic_at_ten_thousand_costs_less_than_two_milliseconds() -> None:
+    loader = MetadataLoader("cluster")
+    loader.apply([batch(offset, f"t{offset}") for offset in range(10_000)])
+    took_ms = []
+    for offset in range(10_000, 10_020):
+        more = batch(offset, f"t{offset}")
+        begun = time.perf_counter()
+        loader.apply([more])
+        took_ms.append((time.perf_counter() - begun) * 1000)
+    assert min(took_ms) < 2

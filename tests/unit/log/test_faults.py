@@ -1,0 +1,205 @@
+"""Disks that are full or broken: nothing half-written is ever seen, reading goes on, and writing comes back."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.config.topic import TopicConfig
+from barnabas.protocol.errors import Error, KafkaError
+from barnabas.testing.disk import SimulatedDisk
+
+from .logs import batch, create, idempotent, read_records, reopen
+
+if TYPE_CHECKING:
+    from barnabas.log.partition_log import PartitionLog
+    from barnabas.testing.clock import ManualClock
+
+
+@pytest.fixture
+def disk(clock: ManualClock) -> SimulatedDisk:
+    return SimulatedDisk(clock)
+
+
+def offsets(log: PartitionLog) -> list[int]:
+    return [record.offset for record in read_records(log)]
+
+
+def fails_to_append(log: PartitionLog, data: memoryview) -> bool:
+    with pytest.raises(KafkaError) as failed:
+        log.append_as_leader(data, 0)
+    assert "t-0" in failed.value.message
+    return failed.value.error is Error.KAFKA_STORAGE_ERROR
+
+
+def used(disk: SimulatedDisk) -> int:
+    return sum(disk.size(f"/t-0/{name}") for name in disk.list_folder("/t-0"))
+
+
+def test_a_full_disk_fails_appends_keeps_reads_going_and_heals(disk: SimulatedDisk, clock: ManualClock) -> None:
+    log = create("", clock, disk=disk)
+    one = batch(b"x" * 100)
+    for _ in range(3):
+        log.append_as_leader(one, 0)
+    for spare_bytes in range(len(one)):
+        disk.capacity_bytes = used(disk) + spare_bytes
+        assert fails_to_append(log, one)
+        assert disk.size("/t-0/00000000000000000000.log") == 3 * len(one), "what fitted was cut away again"
+        assert offsets(log) == [0, 1, 2]
+    disk.heal()
+    assert log.append_as_leader(one, 0).base_offset == 3
+    assert offsets(log) == [0, 1, 2, 3]
+
+
+def test_a_batch_that_failed_is_new_when_it_is_sent_again(disk: SimulatedDisk, clock: ManualClock) -> None:
+    log = create("", clock, disk=disk)
+    log.append_as_leader(idempotent(7, 0, 0), 0)
+    disk.fail("pwritev", errno.EIO)
+    assert fails_to_append(log, idempotent(7, 0, 1))
+    disk.heal()
+    again = log.append_as_leader(idempotent(7, 0, 1), 0)
+    assert (again.base_offset, again.is_duplicate) == (1, False)
+
+
+def test_what_cannot_even_be_cut_away_is_written_over(disk: SimulatedDisk, clock: ManualClock) -> None:
+    log = create("", clock, disk=disk)
+    log.append_as_leader(batch(b"a"), 0)
+    disk.capacity_bytes = used(disk) + 30
+    disk.fail("truncate", errno.EIO)
+    assert fails_to_append(log, batch(b"b" * 500))
+    disk.heal()
+    log.append_as_leader(batch(b"c"), 0)
+    assert [record.value for record in read_records(log)] == [b"a", b"c"]
+    log.close()
+    again = reopen(log, clock, clean_shutdown=True, disk=disk)
+    assert [record.value for record in read_records(again)] == [b"a", b"c"]
+
+
+def test_a_segment_that_cannot_be_begun_leaves_no_files_that_hide_offsets(
+    disk: SimulatedDisk, clock: ManualClock
+) -> None:
+    log = create("", clock, TopicConfig(segment_bytes=1000), disk)
+    for _ in range(5):
+        log.append_as_leader(batch(b"x" * 100), 0)
+    disk.capacity_bytes = used(disk)
+    assert fails_to_append(log, batch(b"x" * 600))
+    assert {name[:20] for name in disk.list_folder("/t-0") if name.endswith(".log")} == {f"{0:020d}"}
+    disk.heal()
+    for _ in range(20):
+        log.append_as_leader(batch(b"x" * 30), 0)
+    assert offsets(log) == list(range(25))
+    log.close()
+    assert offsets(reopen(log, clock, clean_shutdown=True, disk=disk)) == list(range(25))
+
+
+def test_an_index_that_cannot_be_written_does_not_fail_the_append(disk: SimulatedDisk, clock: ManualClock) -> None:
+    config = TopicConfig(index_interval_bytes=0)
+    log = create("", clock, config, disk)
+    log.append_as_leader(batch(b"x"), 0)
+    original = disk.pwritev
+
+    def fail_for_index_files(fd: int, buffers: list[bytes], offset: int, /) -> int:
+        if len(buffers) == 1:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return original(fd, buffers, offset)
+
+    disk.pwritev = fail_for_index_files  # type: ignore[method-assign, assignment]
+    for _ in range(1199):
+        log.append_as_leader(batch(b"x"), 0)
+    assert log.log_end_offset == 1200
+    with pytest.raises(KafkaError) as failed:
+        log.prepare_flush()
+    assert failed.value.error is Error.KAFKA_STORAGE_ERROR
+    disk.pwritev = original  # type: ignore[method-assign]
+    log.close()
+    assert disk.size("/t-0/00000000000000000000.index") == 1199 * 8
+    assert offsets(reopen(log, clock, clean_shutdown=True, disk=disk)) == list(range(1200))
+
+
+@pytest.mark.parametrize("operation", ["open", "pread"])
+def test_a_read_error_is_a_storage_error(disk: SimulatedDisk, clock: ManualClock, operation: str) -> None:
+    log = create("", clock, disk=disk)
+    log.append_as_leader(batch(b"a"), 0)
+    log.release_files()
+    disk.fail(operation, errno.EIO)
+    with pytest.raises(KafkaError) as failed:
+        log.read(0, 1000, log.end_position, whole_first_batch=True)
+    assert failed.value.error is Error.KAFKA_STORAGE_ERROR
+    disk.heal()
+    assert offsets(log) == [0]
+
+
+def test_a_flush_that_fails_leaves_the_recovery_point_and_the_next_one_syncs_all_of_it(
+    disk: SimulatedDisk, clock: ManualClock
+) -> None:
+    disk.sync_dir("/")
+    log = create("", clock, disk=disk)
+    disk.sync_dir("/")
+    log.append_as_leader(batch(b"a"), 3)
+    disk.fail("fsync", errno.EIO)
+    with pytest.raises(KafkaError) as failed:
+        log.flush()
+    assert failed.value.error is Error.KAFKA_STORAGE_ERROR
+    assert (log.recovery_point, log.unflushed_messages) == (0, 1)
+    disk.heal()
+    clock.advance_ms(5)
+    log.flush()
+    assert (log.recovery_point, log.unflushed_messages, log.last_flush_ms) == (1, 0, clock.now_ms())
+    disk.crash()
+    again = reopen(log, clock, clean_shutdown=False, recovery_point=1, disk=disk)
+    assert offsets(again) == [0]
+    assert again.epochs.entries == [(3, 0)]
+    assert again.topic_id == log.topic_id
+
+
+def test_a_leader_epoch_that_could_not_be_noted_is_noted_by_the_next_flush(
+    disk: SimulatedDisk, clock: ManualClock
+) -> None:
+    disk.sync_dir("/")
+    log = create("", clock, disk=disk)
+    disk.sync_dir("/")
+    disk.fail("rename", errno.EIO)
+    assert fails_to_append(log, batch(b"a"))
+    disk.heal()
+    log.append_as_leader(batch(b"a"), 0)
+    log.flush()
+    disk.crash()
+    again = reopen(log, clock, clean_shutdown=False, recovery_point=1, disk=disk)
+    assert again.epochs.entries == [(0, 0)]
+
+
+def test_batches_that_come_while_a_flush_runs_belong_to_the_next(disk: SimulatedDisk, clock: ManualClock) -> None:
+    log = create("", clock, disk=disk)
+    log.append_as_leader(batch(b"a"), 0)
+    flush = log.prepare_flush()
+    log.append_as_leader(batch(b"b"), 0)
+    flush.run(disk)
+    log.flushed(flush)
+    assert (log.recovery_point, log.unflushed_messages) == (1, 1)
+
+
+def test_a_flush_of_segments_that_were_dropped_meanwhile_succeeds(disk: SimulatedDisk, clock: ManualClock) -> None:
+    log = create("", clock, TopicConfig(segment_bytes=100), disk)
+    for _ in range(3):
+        log.append_as_leader(batch(b"a"), 0)
+    flush = log.prepare_flush()
+    log.advance_log_start(2)
+    log.apply_retention(3)
+    for deletion in log.segments.deletions:
+        deletion.run(disk)
+    flush.run(disk)
+    log.flushed(flush)
+    assert log.recovery_point == 3
+
+
+def test_an_append_never_waits_for_the_device(disk: SimulatedDisk, clock: ManualClock) -> None:
+    log = create("", clock, TopicConfig(segment_bytes=100), disk)
+    disk.calls.clear()
+    for epoch in range(20):
+        log.append_as_leader(batch(b"a"), epoch)
+    assert len(log.segments.all) == 20
+    assert "fsync" not in disk.calls
+    assert "sync_dir" not in disk.calls

@@ -1,0 +1,173 @@
+"""The driver between the rules and the disk: what is synced is committed, once, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.metadata.versions import VersionedRecord
+from barnabas.ports import SystemClock
+from barnabas.protocol import messages as m
+from barnabas.protocol.errors import Error, KafkaError
+from barnabas.protocol.uuids import Uuid
+from barnabas.raft.batches import DecodedBatch, VoterNode
+from barnabas.raft.core import HardState, RaftCore, Voter
+from barnabas.raft.driver import RaftDriver
+from barnabas.raft.log import MetadataLog, MetadataLogLimits, read_folder
+from barnabas.raft.quorum_state import read_quorum_state
+from barnabas.testing.clock import ManualClock
+from barnabas.testing.disk import SimulatedDisk
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+FOLDER = "/metadata"
+VOTER = VoterNode(1, Uuid(b"d" * 16), ())
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.batches: list[DecodedBatch] = []
+        self.epochs: list[int] = []
+        self.resigned = 0
+        self.errors: list[Exception] = []
+        self.led = asyncio.Event()
+
+    def on_commit(self, batches: Sequence[DecodedBatch]) -> None:
+        self.batches += batches
+
+    def on_leader(self, epoch: int) -> None:
+        self.epochs.append(epoch)
+        self.led.set()
+
+    def on_resign(self) -> None:
+        self.resigned += 1
+        self.led.clear()
+
+    def on_failure(self, error: Exception) -> None:
+        self.errors.append(error)
+
+    @property
+    def names(self) -> list[str]:
+        return [record.name for batch in self.batches for record in batch.records if isinstance(record, m.TopicRecord)]
+
+
+@asynccontextmanager
+async def driving(disk: SimulatedDisk) -> AsyncIterator[tuple[RaftDriver, Listener]]:
+    content = read_folder(disk, FOLDER)
+    clock = SystemClock()
+    log = MetadataLog.open(FOLDER, content, MetadataLogLimits(), disk=disk, clock=clock)
+    voter = Voter(VOTER.id, VOTER.directory_id)
+    core = RaftCore(voter, [voter], read_quorum_state(disk, FOLDER), log.end, high_watermark=content.end_offset)
+    listener = Listener()
+    with ThreadPoolExecutor(1) as executor:
+        driver = RaftDriver(core, log, [VOTER], listener, disk=disk, clock=clock, executor=executor)
+        driver.start()
+        await listener.led.wait()
+        try:
+            yield driver, listener
+        finally:
+            await driver.close()
+
+
+@pytest.fixture
+def disk() -> SimulatedDisk:
+    disk = SimulatedDisk(ManualClock())
+    disk.make_folder(FOLDER)
+    return disk
+
+
+def topic(name: str) -> list[VersionedRecord]:
+    return [VersionedRecord(m.TopicRecord(name=name), 0)]
+
+
+def test_a_leader_commits_what_it_appends_in_order_and_says_where(disk: SimulatedDisk) -> None:
+    async def scenario() -> None:
+        async with driving(disk) as (driver, listener):
+            appended = [driver.append(topic(f"t{number}")) for number in range(10)]
+            assert [one.base_offset for one in appended] == list(range(1, 11))
+            assert [await one.committed for one in appended] == list(range(1, 11))
+            assert listener.names == [f"t{number}" for number in range(10)]
+            assert listener.epochs == [1]
+
+    asyncio.run(scenario())
+    assert read_quorum_state(disk, FOLDER) == HardState(1, leader_id=1)
+
+
+def test_nothing_counts_as_committed_before_it_is_synced(disk: SimulatedDisk) -> None:
+    async def scenario() -> None:
+        async with driving(disk) as (driver, listener):
+            one = driver.append(topic("t"))
+            assert not one.committed.done()
+            assert listener.names == []
+            await driver.settled()
+            assert one.committed.done()
+
+    asyncio.run(scenario())
+
+
+def test_closing_commits_what_was_appended(disk: SimulatedDisk) -> None:
+    async def scenario() -> None:
+        async with driving(disk) as (driver, listener):
+            one = driver.append(topic("t"))
+        assert one.committed.result() == 1
+        assert listener.names == ["t"]
+
+    asyncio.run(scenario())
+
+
+def test_a_write_that_fails_costs_the_leadership_and_what_was_written_is_committed_by_the_next(
+    disk: SimulatedDisk,
+) -> None:
+    async def scenario() -> None:
+        async with driving(disk) as (driver, listener):
+            written = driver.append(topic("written"))
+            disk.fail("pwritev", errno.ENOSPC)
+            with pytest.raises(KafkaError) as refused:
+                driver.append(topic("lost"))
+            assert refused.value.error is Error.NOT_CONTROLLER
+            assert listener.resigned == 1
+            with pytest.raises(KafkaError):
+                await written.committed
+            with pytest.raises(KafkaError):
+                driver.append(topic("too late"))
+            disk.heal()
+            await asyncio.wait_for(listener.led.wait(), 20)
+            await driver.append(topic("again")).committed
+            assert listener.names == ["written", "again"]
+            offsets = [batch.base_offset for batch in listener.batches]
+            assert offsets == [0, *(batch.last_offset + 1 for batch in listener.batches[:-1])]
+            assert listener.epochs[1] > listener.epochs[0]
+
+    asyncio.run(scenario())
+
+
+def test_a_sync_that_fails_stops_the_driver(disk: SimulatedDisk) -> None:
+    async def scenario() -> None:
+        async with driving(disk) as (driver, listener):
+            disk.fail("fsync", errno.EIO)
+            with pytest.raises(KafkaError):
+                await driver.append(topic("t")).committed
+            assert [error.errno for error in listener.errors if isinstance(error, OSError)] == [errno.EIO]
+            assert not driver.is_leader
+            disk.heal()
+
+    asyncio.run(scenario())
+
+
+def test_an_epoch_is_led_only_after_it_is_durable(disk: SimulatedDisk) -> None:
+    disk.sync_dir("/")
+
+    async def scenario() -> int:
+        async with driving(disk) as (driver, _):
+            return driver.epoch
+
+    for epoch in (1, 2, 3):
+        assert asyncio.run(scenario()) == epoch
+        disk.crash()
+        assert read_quorum_state(disk, FOLDER) == HardState(epoch, leader_id=1)
