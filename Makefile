@@ -1,7 +1,12 @@
 # Each target sets up what it needs; `setup` is quick when nothing changed.
-PYTHON ?= python3
+# The distribution's Python is built with profile-guided optimisation, one compiled by a version manager often is not
+# and then a third slower: so the former is preferred where it is new enough.
+PYTHON ?= $(shell for p in /usr/bin/python3 python3; do \
+	$$p -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+PYTHON := $(or $(PYTHON),python3)
 VENV := .venv
 BIN := $(VENV)/bin
+# Nodes start in a third of the time when their byte code is there.
 export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: help setup demo test lint bench bench-full chaos docs clean
@@ -19,7 +24,7 @@ setup: $(VENV)/.stamp
 
 $(VENV)/.stamp: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Barnabas needs Python 3.11 or newer: set PYTHON=/path/to/python3.11"; exit 1; }
-	@$(PYTHON) -m venv $(VENV) || { echo "cannot make a virtual environment: apt-get install python3-venv"; exit 1; }
+	@$(PYTHON) -m venv --clear $(VENV) || { echo "cannot make a virtual environment: apt-get install python3-venv"; exit 1; }
 	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import time
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -51,8 +52,15 @@ def running(kind: PeerKind, folder: Path, settings: Mapping[str, str] | None = N
         with apache_kafka.KafkaNode(folder / "data", properties=settings) as kafka:
             yield kafka
     else:
-        with Node(folder / "data", settings=settings) as node:
+        port = free_port() if "advertised.listeners" in settings else 0
+        with Node(folder / "data", settings=settings, port=port) as node:
             yield node
+
+
+def free_port() -> int:
+    with socket.create_server((HOST, 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
 
 
 def wait_until(condition: Callable[[], object], what: str, deadline_s: float = 30.0, poll_s: float = 0.02) -> None:

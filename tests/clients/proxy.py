@@ -8,51 +8,57 @@ from __future__ import annotations
 
 import contextlib
 import random
+import selectors
 import socket
 import threading
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from dataclasses import dataclass
 
 HOST = "127.0.0.1"
 _CHUNK_BYTES = 4_096
+_POLL_S = 0.05
+
+
+@dataclass(slots=True)
+class _Direction:
+    """One way through the proxy. While `unsent` waits for the sink, nothing more is read from the source."""
+
+    source: socket.socket
+    sink: socket.socket
+    budget: int
+    unsent: bytes = b""
 
 
 class CuttingProxy:
-    """Forwards to `target_port` of the loopback interface, which may be set after the proxy listens."""
+    """Forwards to `target_port` of the loopback interface, which may be set after the proxy listens.
+
+    One thread does it all; `calm`, `unleash` and the ranges may be changed from another at any time.
+    """
 
     def __init__(self, seed: int, *, request_bytes: tuple[int, int], response_bytes: tuple[int, int]) -> None:
         self.target_port = 0
         self.cuts = 0
-        self._random = random.Random(seed)
         self.request_bytes = request_bytes
         self.response_bytes = response_bytes
         self._is_calm = False
-        self._lock = threading.Lock()
-        self._open: set[socket.socket] = set()
-        self._threads: list[threading.Thread] = []
-        self._listener = socket.create_server((HOST, 0))
+        self._is_over = False
+        self._random = random.Random(seed)
+        self._selector = selectors.DefaultSelector()
+        self._listener = socket.create_server((HOST, 0), backlog=128)
+        self._listener.setblocking(False)
         self.port: int = self._listener.getsockname()[1]
+        self._thread = threading.Thread(target=self._run, name="cutting-proxy")
 
     def __enter__(self) -> CuttingProxy:
-        self._spawn(self._accept)
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Only a shutdown wakes a thread that waits in accept or recv.
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        with self._lock:
-            for each in self._open:
-                with contextlib.suppress(OSError):
-                    each.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads:
-            thread.join(10)
-            assert not thread.is_alive(), "a thread of the proxy did not end"
-        for each in self._open:
-            each.close()
+        self._is_over = True
+        self._thread.join()
+        for key in list(self._selector.get_map().values()):
+            self._close(key.fileobj)
+        self._selector.close()
 
     def calm(self) -> None:
         """From now on nothing is cut."""
@@ -62,46 +68,71 @@ class CuttingProxy:
         """From now on connections are cut again, also those that are open."""
         self._is_calm = False
 
+    def _run(self) -> None:
+        while not self._is_over:
+            for key, events in self._selector.select(_POLL_S):
+                if key.fileobj is self._listener:
+                    self._accept()
+                elif key.data[0].source.fileno() >= 0:  # the other side's event may have closed it meanwhile
+                    self._serve(key.data, events)
+
     def _accept(self) -> None:
-        while True:
+        with contextlib.suppress(BlockingIOError):
+            client, _ = self._listener.accept()
             try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            try:
-                server = socket.create_connection((HOST, self.target_port), 10)
+                server = socket.create_connection((HOST, self.target_port), 5)
             except OSError:
                 client.close()
-                continue
-            server.settimeout(None)
-            with self._lock:
-                self._open |= {client, server}
-                out = self._random.randint(*self.request_bytes)
-                back = self._random.randint(*self.response_bytes)
-            self._spawn(self._forward, client, server, out)
-            self._spawn(self._forward, server, client, back)
+                return
+            out = _Direction(client, server, self._random.randint(*self.request_bytes))
+            back = _Direction(server, client, self._random.randint(*self.response_bytes))
+            for side, reading, writing in ((client, out, back), (server, back, out)):
+                side.setblocking(False)
+                self._selector.register(side, selectors.EVENT_READ, (reading, writing))
 
-    def _forward(self, source: socket.socket, sink: socket.socket, budget: int) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(_CHUNK_BYTES):
-                if len(data) > budget and not self._is_calm:
-                    sink.sendall(data[:budget])
-                    self._cut(source, sink)
-                    return
-                budget -= len(data)
-                sink.sendall(data)
-        for each in (source, sink):
+    def _serve(self, directions: tuple[_Direction, _Direction], events: int) -> None:
+        reading, writing = directions
+        try:
+            if events & selectors.EVENT_WRITE:
+                self._send(writing)
+            if events & selectors.EVENT_READ and not reading.unsent:
+                self._receive(reading)
+        except OSError:
+            self._end(reading)
+
+    def _receive(self, direction: _Direction) -> None:
+        data = direction.source.recv(_CHUNK_BYTES)
+        if not data:
+            self._end(direction)
+            return
+        if len(data) > direction.budget and not self._is_calm:
             with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-
-    def _cut(self, *sides: socket.socket) -> None:
-        with self._lock:
+                direction.sink.send(data[: direction.budget])
             self.cuts += 1
-        for each in sides:
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+            self._end(direction)
+            return
+        direction.budget -= len(data)
+        direction.unsent = data
+        self._send(direction)
 
-    def _spawn(self, target: Callable[..., None], *arguments: object) -> None:
-        thread = threading.Thread(target=target, args=arguments, daemon=True)
-        self._threads.append(thread)
-        thread.start()
+    def _send(self, direction: _Direction) -> None:
+        with contextlib.suppress(BlockingIOError):
+            direction.unsent = direction.unsent[direction.sink.send(direction.unsent) :]
+        self._watch(direction.sink)
+        self._watch(direction.source)
+
+    def _watch(self, side: socket.socket) -> None:
+        """A side is read while what it sent has left, and written to while something is left for it."""
+        reading, writing = self._selector.get_key(side).data
+        wanted = (0 if reading.unsent else selectors.EVENT_READ) | (selectors.EVENT_WRITE if writing.unsent else 0)
+        self._selector.modify(side, wanted or selectors.EVENT_WRITE, (reading, writing))
+
+    def _end(self, direction: _Direction) -> None:
+        self._close(direction.source)
+        self._close(direction.sink)
+
+    def _close(self, side: object) -> None:
+        assert isinstance(side, socket.socket)
+        if side in self._selector.get_map():
+            self._selector.unregister(side)
+        side.close()

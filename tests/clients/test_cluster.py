@@ -5,15 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-import confluent_kafka
 import kafka
 from confluent_kafka.admin import AdminClient
 
-from tests.clients.adapter import CONSUMER, Client, consume, values
-from tests.clients.with_confluent import consumer_config
+from tests.clients.adapter import Client, consume, values
 
 if TYPE_CHECKING:
-    from tests.clients.with_confluent import ConfluentClient
     from tests.peers import Peer
 
 
@@ -42,7 +39,7 @@ def test_kafka_python_describes_the_cluster(node: Peer) -> None:
     assert described["controller_id"] == broker.get("broker_id", broker.get("node_id"))
 
 
-def test_a_consumer_closes_at_once_although_it_has_a_group_id(client: Client, topic: str) -> None:
+def test_a_consumer_closes_at_once(client: Client, topic: str) -> None:
     client.create_topic(topic)
     client.produce(topic, values(5))
     consume(client, topic, 5)
@@ -50,15 +47,3 @@ def test_a_consumer_closes_at_once_although_it_has_a_group_id(client: Client, to
         consumer.receive(5)
         started = time.monotonic()
     assert time.monotonic() - started < 5
-
-
-def test_librdkafka_closes_at_once_with_auto_commit(node: Peer, confluent: ConfluentClient, topic: str) -> None:
-    confluent.create_topic(topic)
-    confluent.produce(topic, values(5))
-    config = consumer_config(node.bootstrap, CONSUMER) | {"enable.auto.commit": True, "group.id": topic}
-    consumer = confluent_kafka.Consumer(config)
-    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
-    assert len(consumer.consume(5, 20)) == 5
-    started = time.monotonic()
-    consumer.close()
-    assert time.monotonic() - started < 10

@@ -9,14 +9,15 @@ import aiokafka
 import confluent_kafka
 import kafka
 import kafka.errors
+import pytest
 from aiokafka.errors import KafkaError as AiokafkaError
 
 from tests.clients.adapter import ConsumerOptions, ProducerOptions
-from tests.clients.with_confluent import consumer_config, producer_config
+from tests.clients.with_confluent import ConfluentClient, consumer_config, producer_config
 from tests.peers import wait_until
 
 if TYPE_CHECKING:
-    from tests.clients.with_confluent import ConfluentClient
+    from tests.conftest import MakeNode
     from tests.peers import Peer
 
 FROM_THE_START = ConsumerOptions(out_of_range="earliest")
@@ -28,10 +29,21 @@ def recreate(confluent: ConfluentClient, topic: str) -> None:
     confluent.create_topic(topic)
 
 
-def test_librdkafka_recovers(node: Peer, confluent: ConfluentClient, topic: str) -> None:
+@pytest.fixture
+def strict_node(make_node: MakeNode) -> Peer:
+    """Otherwise a client that asks for the topic while it is away would make it again itself."""
+    return make_node({"auto.create.topics.enable": "false"})
+
+
+@pytest.fixture
+def confluent(strict_node: Peer) -> ConfluentClient:
+    return ConfluentClient(strict_node.bootstrap)
+
+
+def test_librdkafka_recovers(strict_node: Peer, confluent: ConfluentClient, topic: str) -> None:
     confluent.create_topic(topic)
-    producer = confluent_kafka.Producer(producer_config(node.bootstrap, ProducerOptions()))
-    consumer = confluent_kafka.Consumer(consumer_config(node.bootstrap, FROM_THE_START))
+    producer = confluent_kafka.Producer(producer_config(strict_node.bootstrap, ProducerOptions()))
+    consumer = confluent_kafka.Consumer(consumer_config(strict_node.bootstrap, FROM_THE_START))
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
     delivered: set[bytes | None] = set()
     received: set[bytes | None] = set()
@@ -55,11 +67,11 @@ def test_librdkafka_recovers(node: Peer, confluent: ConfluentClient, topic: str)
         consumer.close()
 
 
-def test_aiokafka_recovers(node: Peer, confluent: ConfluentClient, topic: str) -> None:
+def test_aiokafka_recovers(strict_node: Peer, confluent: ConfluentClient, topic: str) -> None:
     async def run() -> None:
-        producer = aiokafka.AIOKafkaProducer(bootstrap_servers=node.bootstrap, metadata_max_age_ms=500)
+        producer = aiokafka.AIOKafkaProducer(bootstrap_servers=strict_node.bootstrap, metadata_max_age_ms=500)
         consumer = aiokafka.AIOKafkaConsumer(
-            bootstrap_servers=node.bootstrap,
+            bootstrap_servers=strict_node.bootstrap,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             metadata_max_age_ms=500,
@@ -90,11 +102,11 @@ def test_aiokafka_recovers(node: Peer, confluent: ConfluentClient, topic: str) -
     asyncio.run(run())
 
 
-def test_kafka_python_recovers(node: Peer, confluent: ConfluentClient, topic: str) -> None:
+def test_kafka_python_recovers(strict_node: Peer, confluent: ConfluentClient, topic: str) -> None:
     confluent.create_topic(topic)
-    producer = kafka.KafkaProducer(bootstrap_servers=node.bootstrap, metadata_max_age_ms=500)
+    producer = kafka.KafkaProducer(bootstrap_servers=strict_node.bootstrap, metadata_max_age_ms=500)
     consumer = kafka.KafkaConsumer(
-        bootstrap_servers=node.bootstrap, auto_offset_reset="earliest", metadata_max_age_ms=500
+        bootstrap_servers=strict_node.bootstrap, auto_offset_reset="earliest", metadata_max_age_ms=500
     )
     consumer.assign([kafka.TopicPartition(topic, 0)])
     received: set[bytes] = set()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 HOUR_MS = 3_600_000
 MIB = 1 << 20
 SEGMENT_BYTES_MIN = MIB
+RECORD_BYTES = 105_000
 
 
 def segments(node: Peer, topic: str, partition: int = 0) -> list[str]:
@@ -23,9 +24,9 @@ def segments(node: Peer, topic: str, partition: int = 0) -> list[str]:
 
 
 def fill(client: Client, topic: str, partition: int, mib: int) -> int:
-    """Write this many MiB in records of a tenth and batches of at most a half; the number of records written."""
+    """Write a little more than this many MiB, in batches of at most half a one; the number of records written."""
     for _ in range(2 * mib):
-        client.produce(topic, [Message(b"x" * (MIB // 10))] * 5, partition=partition)
+        client.produce(topic, [Message(b"x" * RECORD_BYTES)] * 5, partition=partition)
     return 10 * mib
 
 
@@ -44,13 +45,15 @@ def test_retention_bytes_counts_for_each_partition_of_its_own(client: Client, no
         end = fill(client, topic, partition, mib=5)
         wait_until(lambda p=partition: client.offset_range(topic, p)[0] > 0, "the beginning moves")  # type: ignore[misc]
 
-        def kept_bytes(p: int = partition) -> int:
-            return sum(each.stat().st_size for each in (node.data_dir / f"{topic}-{p}").glob("*.log"))
+        def is_settled(p: int = partition) -> bool:
+            """Without its oldest segment the partition would be below the limit."""
+            sizes = [each.stat().st_size for each in sorted((node.data_dir / f"{topic}-{p}").glob("*.log"))]
+            return sum(sizes[1:]) < limit_bytes
 
-        wait_until(lambda: kept_bytes() < limit_bytes + SEGMENT_BYTES_MIN, "what exceeds the limit is gone")
+        wait_until(is_settled, "what exceeds the limit is gone")
         beginning, high_watermark = client.offset_range(topic, partition)
         assert high_watermark == end
-        assert (high_watermark - beginning) * (MIB // 10) >= limit_bytes, "more was deleted than the limit asks for"
+        assert (high_watermark - beginning) * RECORD_BYTES >= limit_bytes, "more was deleted than the limit asks for"
         assert consume(client, topic, 1, partition=partition)[0].offset == beginning
 
 

@@ -180,7 +180,7 @@ class KafkaPythonClient:
     def _consumer(self, options: ConsumerOptions) -> Any:
         return kafka.KafkaConsumer(
             bootstrap_servers=self._bootstrap,
-            group_id="assigned-by-hand",
+            group_id=None,  # with a group, even poll() of partitions assigned by hand waits for a coordinator
             enable_auto_commit=False,
             fetch_min_bytes=options.fetch_min_bytes,
             fetch_max_wait_ms=options.fetch_max_wait_ms,

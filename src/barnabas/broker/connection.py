@@ -132,12 +132,13 @@ class Connection:
             if self._buffer is not None:
                 self._receive_large_frame(self._buffer)
             else:
-                stash = self._stash
-                kept = len(stash)
+                kept = len(self._stash)
                 if kept:
-                    server.scratch[:kept] = stash
+                    server.scratch[:kept] = self._stash
                     self._stash = b""
-                received = self._sock.recv_into(server.scratch_view[kept:])
+                    received = self._sock.recv_into(server.scratch_view[kept:])
+                else:
+                    received = self._sock.recv_into(server.scratch)
                 if not received:
                     self.close()
                     return

@@ -19,6 +19,7 @@ from barnabas.protocol.uuids import to_text
 from barnabas.raft.format import read_bootstrap
 from barnabas.raft.log import MetadataLog, metadata_folder, read_folder
 from barnabas.raft.loop_thread import LoopThread
+from barnabas.raft.quorum_state import read_static_voters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +56,7 @@ class ControllerNode:
         disk = self._environment.disk
         content = read_folder(disk, self._folder)
         self._check_voters(content)
+        self._check_static_voters()
         self._bootstrap = read_bootstrap(disk, self._options.data_folder)
         for record in self._bootstrap:
             if isinstance(record.message, m.FeatureLevelRecord):
@@ -117,14 +119,22 @@ class ControllerNode:
 
     def _check_voters(self, content: FolderContent) -> None:
         node_id, directory_id = self._options.settings.node_id, self._options.directory_id
+        self._check_alone([voter.id for voter in content.voters])
         for voter in content.voters:
-            if voter.id != node_id:
-                ids = ", ".join(str(other.id) for other in content.voters)
-                raise ForeignQuorumError(
-                    f"{self._folder} belongs to a quorum of the nodes {ids}, and this is node {node_id} alone"
-                )
             if voter.directory_id != directory_id:
                 raise ForeignQuorumError(
                     f"{self._folder} belongs to node {node_id} with directory.id {to_text(voter.directory_id)}, but "
                     f"meta.properties says {to_text(directory_id)}: was it copied from another folder?"
                 )
+
+    def _check_static_voters(self) -> None:
+        if self._environment.disk.exists(self._folder):
+            self._check_alone(read_static_voters(self._environment.disk, self._folder))
+
+    def _check_alone(self, voter_ids: Sequence[int]) -> None:
+        node_id = self._options.settings.node_id
+        if any(voter_id != node_id for voter_id in voter_ids):
+            ids = ", ".join(map(str, voter_ids))
+            raise ForeignQuorumError(
+                f"{self._folder} belongs to a quorum of the nodes {ids}, and this is node {node_id} alone"
+            )

@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.broker.controller_snapshots import Snapshotter
 from barnabas.metadata import versions
 from barnabas.metadata.controller.bootstrap import activation_records
-from barnabas.metadata.controller.brokers import fence_expired
 from barnabas.metadata.controller.context import MAX_RECORDS_PER_BATCH, Context
 from barnabas.metadata.controller.decide import decide, refusal
+from barnabas.metadata.controller.leadership import fence
 from barnabas.metadata.controller.state import ControllerState
 from barnabas.metadata.versions import VersionedRecord
 from barnabas.protocol import messages as m
@@ -29,7 +29,7 @@ from barnabas.raft.log import MetadataLog, MetadataLogLimits
 from barnabas.raft.quorum_state import read_quorum_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from barnabas.broker.metadata_loader import MetadataLoader
     from barnabas.metadata.controller.context import ConfigRules, Settings
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from barnabas.protocol.structs import Message
     from barnabas.protocol.uuids import Uuid
     from barnabas.raft.batches import DecodedBatch
-    from barnabas.raft.driver import Appended
     from barnabas.raft.log import FolderContent
 
 logger = logging.getLogger("barnabas.controller")
@@ -99,7 +98,7 @@ class QuorumController:
         self._state: ControllerState | None = None
         self._active: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._slots = asyncio.Semaphore(MAX_REQUESTS_IN_FLIGHT)
-        self._timers: list[asyncio.Task[None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="metadata disk")
         voters = self._voters(content)
         self._driver = self._make_driver(content, voters)
@@ -108,6 +107,7 @@ class QuorumController:
             lambda: self._loader.committed,
             voters if content.kraft_version else None,
             options.limits,
+            content,
             disk=environment.disk,
             clock=environment.clock,
             executor=self._executor,
@@ -116,17 +116,16 @@ class QuorumController:
     async def start(self) -> None:
         """Returns when this node leads and has registered itself as a controller."""
         self._driver.start()
-        self._timers = [
-            asyncio.create_task(self._write_no_ops(), name="metadata no-ops"),
-            asyncio.create_task(self._fence_expired_brokers(), name="broker sessions"),
-        ]
+        self._spawn(self._write_no_ops(), "metadata no-ops")
+        self._spawn(self._fence_expired_brokers(), "broker sessions")
         await self._active
 
     async def close(self) -> None:
         """Commits what was appended and closes the log."""
-        for timer in self._timers:
-            timer.cancel()
-        await asyncio.gather(*self._timers, return_exceptions=True)
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._driver.close()
         await self._snapshotter.close()
         self._state = None
@@ -141,12 +140,14 @@ class QuorumController:
             try:
                 return await self._decide(request)
             except KafkaError as error:
-                return Reply(refusal(request, error), self._loader.committed.offset)
+                refused = error
+            except Exception:
+                logger.exception("a %s could not be decided", type(request).__name__)
+                refused = KafkaError(Error.UNKNOWN_SERVER_ERROR, "The controller failed; the node's log says why.")
+            return Reply(refusal(request, refused), self._loader.committed.offset)
 
     async def _decide(self, request: Message) -> Reply:
-        state = self._state
-        if state is None:
-            raise KafkaError(Error.NOT_CONTROLLER, "This node does not lead the metadata quorum.")
+        state = self._active_state()
         decision = decide(state, request, self._context())
         if decision.contact is not None:
             state.touch(decision.contact)
@@ -159,23 +160,31 @@ class QuorumController:
 
     async def _append(self, records: Sequence[VersionedRecord]) -> None:
         """Appends and applies records, in several batches if they are many, and waits for their commit."""
-        appended = [
+        commits = [
             self._append_batch(records[start : start + MAX_RECORDS_PER_BATCH])
             for start in range(0, len(records), MAX_RECORDS_PER_BATCH)
         ]
-        # A request that is abandoned must not take the future from others who wait for it: so no gather here.
-        commits = [batch.committed for batch in appended]
+        # A request that is abandoned must not take the futures from others who wait for them: so no gather here.
         await asyncio.wait(commits)
         for commit in commits:
             commit.result()
 
-    def _append_batch(self, records: Sequence[VersionedRecord]) -> Appended:
-        state = self._state
-        if state is None:
+    def _append_batch(self, records: Sequence[VersionedRecord]) -> asyncio.Future[int]:
+        """Applies records to the state first: what does not fit there must never get into the log."""
+        state = self._active_state()
+        prepared = self._driver.prepare(records)
+        try:
+            state.apply(records, prepared.base_offset, self._now_ms())
+        except Exception:
+            # Half applied, the state is of no use; the next leadership makes a new one.
+            self._driver.resign()
+            raise
+        return self._driver.append(prepared)
+
+    def _active_state(self) -> ControllerState:
+        if self._state is None:
             raise KafkaError(Error.NOT_CONTROLLER, "This node does not lead the metadata quorum.")
-        appended = self._driver.append(records)
-        state.apply(records, appended.base_offset, self._now_ms())
-        return appended
+        return self._state
 
     # What raft says
 
@@ -184,6 +193,7 @@ class QuorumController:
         self._snapshotter.committed(batches)
 
     def on_leader(self, epoch: int) -> None:
+        logger.info("node %d leads the metadata quorum in epoch %d", self._settings.node_id, epoch)
         records = activation_records(
             self._loader.committed,
             self._bootstrap,
@@ -191,9 +201,14 @@ class QuorumController:
             min_insync_replicas=self._settings.min_insync_replicas,
         )
         self._state = ControllerState(self._loader.committed, self._now_ms())
-        logger.info("node %d leads the metadata quorum in epoch %d", self._settings.node_id, epoch)
-        task = asyncio.create_task(self._take_over(records), name="controller activation")
-        task.add_done_callback(self._took_over)
+        try:
+            # At once, before any request can be decided.
+            if records:
+                self._append_batch(records)
+        except KafkaError as error:
+            logger.warning("node %d could not take over as controller: %s", self._settings.node_id, error)
+            return
+        self._spawn(self._register(), "controller registration")
 
     def on_resign(self) -> None:
         self._state = None
@@ -205,25 +220,14 @@ class QuorumController:
             self._active.set_exception(error)
         self._environment.on_failure(error)
 
-    async def _take_over(self, records: Sequence[VersionedRecord]) -> None:
-        registration = self._registration()
-        if not records:
-            await self._decide(registration)
+    async def _register(self) -> None:
+        try:
+            await self._decide(self._registration())
+        except KafkaError as error:
+            logger.warning("node %d could not register as controller: %s", self._settings.node_id, error)
             return
-        # One sync serves both; the registration sees the feature levels that come before it.
-        await asyncio.gather(self._append(records), self._decide(registration))
-
-    def _took_over(self, task: asyncio.Task[None]) -> None:
-        if task.cancelled():
-            return
-        error = task.exception()
-        if error is None:
-            if not self._active.done():
-                self._active.set_result(None)
-        elif isinstance(error, KafkaError):
-            logger.warning("node %d could not take over as controller: %s", self._settings.node_id, error)
-        else:
-            self.on_failure(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+        if not self._active.done():
+            self._active.set_result(None)
 
     def _registration(self) -> m.ControllerRegistrationRequest:
         request = m.ControllerRegistrationRequest
@@ -249,20 +253,35 @@ class QuorumController:
 
     # Timers
 
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(self._guarded(work), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs what nobody waits for: if it fails, the controller does."""
+        try:
+            await work
+        except Exception as error:
+            logger.critical("the controller has failed: %s", error, exc_info=error)
+            self.on_failure(error)
+
     async def _write_no_ops(self) -> None:
         """Followers and observers learn from a record now and then that their leader is alive."""
-        while True:
-            await asyncio.sleep(self._options.limits.idle_interval_ms / 1000)
+        interval_s = self._options.limits.idle_interval_ms / 1000
+        while interval_s > 0:
+            await asyncio.sleep(interval_s)
             await self._append_in_background([VersionedRecord(m.NoOpRecord(), 0)])
 
     async def _fence_expired_brokers(self) -> None:
         timeout_ms = self._settings.session_timeout_ms
         while True:
             await asyncio.sleep(self._ms_to_next_expiry(timeout_ms) / 1000)
-            state = self._state
-            while state is not None and (records := fence_expired(state, self._context())):
-                logger.warning("a broker is fenced because its session has timed out")
-                await self._append_in_background(records)
+            # One at a time, so that what each of them changes is seen when the next is fenced.
+            while (state := self._state) and (expired := state.expired_brokers(self._now_ms(), timeout_ms)):
+                logger.warning("broker %d is fenced: it has been silent for %d ms", expired[0], timeout_ms)
+                if not await self._append_in_background(fence(state, self._settings, state.brokers[expired[0]])):
+                    break
 
     def _ms_to_next_expiry(self, timeout_ms: int) -> int:
         contacts = [session.last_contact_ms for session in self._state.sessions.values()] if self._state else []
@@ -270,13 +289,14 @@ class QuorumController:
         # A broker that is fenced already has nothing to expire, so never look more often than this.
         return max(oldest_ms + timeout_ms - self._now_ms() + 1, timeout_ms // 8)
 
-    async def _append_in_background(self, records: Sequence[VersionedRecord]) -> None:
-        if self._state is None:
-            return
+    async def _append_in_background(self, records: Sequence[VersionedRecord]) -> bool:
+        """Whether the controller's own records were committed; a controller that is not active has none."""
         try:
             await self._append(records)
         except KafkaError as error:
-            logger.info("a record of the controller's own was not written: %s", error)
+            logger.debug("a record of the controller's own was not written: %s", error)
+            return False
+        return True
 
     # Small parts
 
@@ -311,6 +331,7 @@ class QuorumController:
             [Voter(voter.id, voter.directory_id) for voter in voters],
             read_quorum_state(environment.disk, self._log.folder),
             self._log.end,
+            # What the only voter has in its log is committed, and the loader has it.
             high_watermark=content.end_offset,
             jitter=environment.random.below,
             is_voters_record_due=is_voters_record_due,
@@ -323,4 +344,5 @@ class QuorumController:
             disk=environment.disk,
             clock=environment.clock,
             executor=self._executor,
+            static_voters=() if content.kraft_version else [voter.id for voter in voters],
         )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.log.deletion import unlink_if_there
 from barnabas.metadata.snapshot import snapshot_records
+from barnabas.protocol.errors import KafkaError
 from barnabas.raft.snapshots import SnapshotId, remove_leftovers, write_snapshot
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.image import MetadataImage
     from barnabas.ports import Clock, Disk
     from barnabas.raft.batches import DecodedBatch, VoterNode
-    from barnabas.raft.log import MetadataLog, MetadataLogLimits
+    from barnabas.raft.log import FolderContent, MetadataLog, MetadataLogLimits
 
 logger = logging.getLogger("barnabas.metadata")
 
@@ -35,6 +36,7 @@ class Snapshotter:
         image: Callable[[], MetadataImage],
         voters: Sequence[VoterNode] | None,
         limits: MetadataLogLimits,
+        content: FolderContent,
         *,
         disk: Disk,
         clock: Clock,
@@ -47,8 +49,9 @@ class Snapshotter:
         self._disk = disk
         self._clock = clock
         self._executor = executor
-        self._new_bytes = 0
-        self._last_ms = clock.now_ms()
+        # What the last run left without a snapshot counts, or a node that is often restarted would never make one.
+        self._new_bytes = sum(batch.size_bytes for batch in content.batches)
+        self._last_ms = content.snapshot.timestamp_ms if content.snapshot else clock.now_ms()
         self._task: asyncio.Task[None] | None = None
 
     def committed(self, batches: Sequence[DecodedBatch]) -> None:
@@ -66,19 +69,21 @@ class Snapshotter:
     async def _write(self) -> None:
         image = self._image()
         snapshot_id = SnapshotId(image.offset + 1, image.epoch)
+        self._new_bytes, self._last_ms = 0, self._clock.now_ms()
         try:
-            self._new_bytes, self._last_ms = 0, self._clock.now_ms()
             if snapshot_id not in self._log.snapshots:
                 await self._run(self._write_file, image, snapshot_id)
                 doomed = self._log.snapshot_completed(snapshot_id)
                 await self._run(self._unlink, doomed)
-        except OSError as error:
-            logger.warning("no snapshot of %s at offset %d: %s", self._log.folder, image.offset + 1, error)
-            await self._run(remove_leftovers, self._disk, self._log.folder)
+        except (OSError, KafkaError) as error:
+            logger.warning("no snapshot of %s at offset %d: %s", self._log.folder, snapshot_id.end_offset, error)
+        except Exception:
+            logger.exception("no snapshot of %s at offset %d", self._log.folder, snapshot_id.end_offset)
         finally:
             self._task = None
 
     def _write_file(self, image: MetadataImage, snapshot_id: SnapshotId) -> None:
+        remove_leftovers(self._disk, self._log.folder)
         write_snapshot(
             self._disk,
             self._log.folder,

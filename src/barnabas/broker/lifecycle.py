@@ -8,6 +8,7 @@ the end it asks for a controlled shutdown and goes when the controller lets it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -55,11 +56,13 @@ class BrokerLifecycle:
         loader: MetadataLoader,
         *,
         heartbeat_interval_ms: int = 2000,
+        stop_timeout_ms: int = 10_000,
     ) -> None:
         self._identity = identity
         self._channel = channel
         self._loader = loader
         self._interval_s = heartbeat_interval_ms / 1000
+        self._stop_timeout_s = stop_timeout_ms / 1000
         self._epoch = NO_EPOCH
         self._heartbeats: asyncio.Task[None] | None = None
 
@@ -90,17 +93,34 @@ class BrokerLifecycle:
         await self.unfence()
 
     async def stop(self) -> None:
-        """Leaves the cluster in good order: leadership is given up first, then the broker is fenced."""
+        """Leaves the cluster in good order: leadership is given up first, then the broker is fenced.
+
+        A controller that cannot write, for instance because its disk is full, is not waited for without end.
+        """
         await self.abandon()
         if self._epoch == NO_EPOCH:
             return
+        try:
+            async with asyncio.timeout(self._stop_timeout_s):
+                await self._shut_down()
+        except TimeoutError:
+            logger.warning(
+                "broker %d stops without the controller's consent, which did not come within %.0f s",
+                self._identity.broker_id,
+                self._stop_timeout_s,
+            )
+
+    async def _shut_down(self) -> None:
         while True:
             request = self._heartbeat()
             request.want_shut_down = True
             response = await self._until_answered(request)
             if response.should_shut_down:
                 return
-            await asyncio.sleep(0 if response.is_caught_up else _RETRY_MS / 1000)
+            # What the controller waits for comes with the log: with the next image it is worth asking again.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_RETRY_MS / 1000):
+                    await self._loader.wait_for_offset(request.current_metadata_offset + 1)
 
     async def abandon(self) -> None:
         """Falls silent without a word to the controller, as when there is no time for more."""

@@ -116,9 +116,14 @@ class MetadataLoader:
 
     def _publish(self, publication: Publication) -> None:
         self._image = publication.image
-        if not publication.delta.is_empty:
-            for listener in self._listeners:
-                listener(publication.image, publication.delta)
+        try:
+            if not publication.delta.is_empty:
+                for listener in self._listeners:
+                    listener(publication.image, publication.delta)
+        finally:
+            self._wake()
+
+    def _wake(self) -> None:
         while self._waiters and self._waiters[0][0] <= self._image.offset:
             _, _, waiter = heapq.heappop(self._waiters)
             if not waiter.done():

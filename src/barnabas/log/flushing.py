@@ -18,15 +18,17 @@ class Flush(NamedTuple):
 
     end_offset: int
     paths: tuple[str, ...]
-    folder: str | None
-    """The folder itself, when names in it changed."""
+    folders: tuple[str, ...]
+    """Those in which names changed."""
+    truncations: int
+    """How often the log was truncated before: one that is truncated meanwhile ends with other batches."""
 
     def run(self, disk: Disk) -> None:
         """Waits for the device; may run in any thread. Files are opened by name, as the log may close its own."""
         for path in self.paths:
             sync_file(disk, path)
-        if self.folder is not None:
-            disk.sync_dir(self.folder)
+        for folder in self.folders:
+            disk.sync_dir(folder)
 
 
 def sync_file(disk: Disk, path: str) -> None:

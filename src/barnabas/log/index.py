@@ -332,7 +332,8 @@ def _write(disk: Disk, path: str, position: int, data: bytearray) -> None:
     try:
         written = 0
         while written < len(data):
-            written += disk.pwritev(fd, [memoryview(data)[written:]], position + written)
+            # A copy: the traceback of a failed write may outlive it, and must not keep `data` from growing.
+            written += disk.pwritev(fd, [bytes(data[written:])], position + written)
     finally:
         disk.close(fd)
 

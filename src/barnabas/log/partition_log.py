@@ -14,33 +14,21 @@ next append tries again.
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import TYPE_CHECKING
 
 from barnabas.log import recovery, retention, timestamps
+from barnabas.log.assigning import assigned_batch
 from barnabas.log.files import FilePool
 from barnabas.log.flushing import Flush
-from barnabas.log.names import (
-    LEADER_EPOCH_CHECKPOINT,
-    PARTITION_METADATA,
-    marked_folder,
-    partition_folder,
-)
+from barnabas.log.names import LEADER_EPOCH_CHECKPOINT, marked_folder, partition_folder
 from barnabas.log.positions import Appended, FileRange, LogPosition
-from barnabas.log.producer_state import NO_OFFSET, last_sequence_of
+from barnabas.log.producer_state import last_sequence_of
 from barnabas.log.replay import replay_batch
 from barnabas.log.segment import RecentBatches
 from barnabas.log.segments import Segments
-from barnabas.log.stamping import stamped_head
 from barnabas.log.validation import LOG_APPEND_TIME, check_assigned_batches, check_client_batch
 from barnabas.ports import SystemRandom
-from barnabas.protocol.batch import (
-    HEADER_SIZE,
-    LENGTH_OVERHEAD,
-    LOG_APPEND_TIME_FLAG,
-    MAGIC_AT,
-    TRANSACTIONAL_FLAG,
-)
+from barnabas.protocol.batch import LENGTH_OVERHEAD, TRANSACTIONAL_FLAG
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
@@ -53,7 +41,6 @@ if TYPE_CHECKING:
     from barnabas.ports import Clock, Disk, Random
     from barnabas.protocol.batch import BatchHeader
     from barnabas.protocol.uuids import Uuid
-    from barnabas.protocol.varint import Buffer
 
 __all__ = ["Appended", "FileRange", "LogPosition", "PartitionLog"]
 
@@ -61,8 +48,6 @@ HOT_TAIL_BYTES = 16 * 1024 * 1024
 """What was written last is in the page cache: no need to ask."""
 
 PRODUCER_ID_EXPIRATION_MS = 86_400_000
-
-_ASSIGNED = Struct(">qii")
 
 
 class PartitionLog:
@@ -72,6 +57,7 @@ class PartitionLog:
     __slots__ = (
         "_clock",
         "_disk",
+        "_truncations",
         "_used",
         "epochs",
         "last_flush_ms",
@@ -104,16 +90,9 @@ class PartitionLog:
         self.partition = partition
         self.name = partition_folder(topic, partition)
         self.topic_id = loaded.topic_id
-        self.segments = Segments(
-            loaded.segments,
-            folder,
-            self.name,
-            config,
-            disk,
-            FilePool(disk) if files is None else files,
-            clock,
-            SystemRandom() if random is None else random,
-        )
+        files = FilePool(disk) if files is None else files
+        random = SystemRandom() if random is None else random
+        self.segments = Segments(loaded, folder, self.name, config, disk, files, clock, random)
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
         self.recovery_point = loaded.recovery_point
@@ -124,6 +103,7 @@ class PartitionLog:
         """Called when a segment was closed: what it holds should be flushed soon, in another thread."""
         self._disk = disk
         self._clock = clock
+        self._truncations = 0
         self._used = False
 
     @classmethod
@@ -142,10 +122,7 @@ class PartitionLog:
     ) -> PartitionLog:
         """A new, empty log in a folder that does not exist yet. Nothing of it is durable before the first flush."""
         loaded = recovery.create(disk, folder, partition_folder(topic, partition), topic_id, config, clock.now_ms())
-        log = cls(folder, topic, partition, config, loaded, disk=disk, clock=clock, files=files, random=random)
-        log.segments.note_unsynced(PARTITION_METADATA)
-        log.segments.note_unsynced(LEADER_EPOCH_CHECKPOINT)
-        return log
+        return cls(folder, topic, partition, config, loaded, disk=disk, clock=clock, files=files, random=random)
 
     @classmethod
     def open(
@@ -226,42 +203,36 @@ class PartitionLog:
         _, length, _, _, _, attributes, last_delta, _, max_ms, producer_id, producer_epoch, sequence, _ = fields
         if producer_id >= 0:
             last_sequence = last_sequence_of(sequence, last_delta)
-            earlier = self.producers.check(producer_id, producer_epoch, sequence, last_sequence)
+            is_transactional = bool(attributes & TRANSACTIONAL_FLAG)
+            earlier = self.producers.check(
+                producer_id, producer_epoch, sequence, last_sequence, is_transactional=is_transactional
+            )
             if earlier is not None:
                 return Appended(
                     earlier.first_offset, earlier.last_offset, earlier.timestamp, self.log_start_offset, True
                 )
-            self._check_transaction(producer_id, attributes)
         size = length + LENGTH_OVERHEAD
         base_offset = self.log_end_offset
         last_offset = base_offset + last_delta
-        append_time_ms = -1
-        assigned = _ASSIGNED.pack(base_offset, length, leader_epoch)
+        stamp_ms = -1
         if config.message_timestamp_type == LOG_APPEND_TIME:
-            append_time_ms = max_ms = now_ms
-            head = stamped_head(batch[:size], assigned, attributes | LOG_APPEND_TIME_FLAG, now_ms)
-            buffers: tuple[Buffer, ...] = (head, batch[HEADER_SIZE:size])
-        elif attributes & LOG_APPEND_TIME_FLAG:
-            head = stamped_head(batch[:size], assigned, attributes & ~LOG_APPEND_TIME_FLAG, max_ms)
-            buffers = (head, batch[HEADER_SIZE:size])
-        else:
-            buffers = (assigned, batch[MAGIC_AT:size])
+            stamp_ms = max_ms = now_ms
         if leader_epoch != self.epochs.latest:
             self.begin_epoch(leader_epoch)
-        if size > config.segment_bytes or segments.must_roll(size, last_offset, max_ms, now_ms):
-            self._make_room(size, base_offset)
+        if segments.must_roll(size, last_offset, max_ms, now_ms):
+            self.roll(base_offset)
 
         self._used = True
-        position = segments.write(buffers, size)
+        position = segments.write(assigned_batch(batch, fields, base_offset, leader_epoch, stamp_ms), size)
         segments.index_batch(base_offset, last_offset, position, size, max_ms)
         self.log_end_offset = last_offset + 1
         if producer_id >= 0:
             entry = self.producers.append(
                 producer_id, producer_epoch, sequence, last_sequence, base_offset, last_offset, max_ms
             )
-            if attributes & TRANSACTIONAL_FLAG:
+            if is_transactional:
                 self.producers.begin_txn(producer_id, entry, base_offset)
-        return Appended(base_offset, last_offset, append_time_ms, self.log_start_offset, False)
+        return Appended(base_offset, last_offset, stamp_ms, self.log_start_offset, False)
 
     def append_at(self, batches: memoryview) -> Appended | None:
         """Appends batches that have their offsets and epochs already, as a follower or a Raft log does.
@@ -282,10 +253,8 @@ class PartitionLog:
             if header.partition_leader_epoch >= 0:
                 self._assign_epoch(header.partition_leader_epoch, header.base_offset)
         newest_ms = max(header.max_timestamp for _, header in headers)
-        if size > self.config.segment_bytes or self.segments.must_roll(
-            size, last.last_offset, newest_ms, self._clock.now_ms()
-        ):
-            self._make_room(size, first.base_offset)
+        if self.segments.must_roll(size, last.last_offset, newest_ms, self._clock.now_ms()):
+            self.roll(first.base_offset)
         self._used = True
         written_at = self.segments.write((batches[start : start + size],), size)
         for position, header in headers:
@@ -426,6 +395,7 @@ class PartitionLog:
             self.truncate_fully(offset)
             return True
         self.segments.drop(self.segments.all[self.segments.number_of(offset) + 1 :])
+        self._truncations += 1
         self.log_end_offset = self.segments.cut_active(offset)
         self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
@@ -436,6 +406,7 @@ class PartitionLog:
 
     def truncate_fully(self, offset: int) -> None:
         """Removes everything and lets the log go on at `offset`."""
+        self._truncations += 1
         self.segments.replace_all(offset)
         self.epochs.clear()
         self._save_epochs()
@@ -448,16 +419,17 @@ class PartitionLog:
         if not self.epochs.is_saved:
             self._save_epochs()
         segments = self.segments
-        paths, folder = segments.begin_sync()
+        paths, folders = segments.begin_sync()
         if self.log_end_offset > self.recovery_point:
             paths += (segment.log_path for segment in segments.all[segments.number_of(self.recovery_point) :])
-        return Flush(self.log_end_offset, tuple(paths), folder)
+        return Flush(self.log_end_offset, tuple(paths), folders, self._truncations)
 
     def flushed(self, flush: Flush) -> None:
         """A flush has run: the log need not be checked before its end offset after a crash."""
-        self.recovery_point = max(self.recovery_point, min(flush.end_offset, self.log_end_offset))
-        self.last_flush_ms = self._clock.now_ms()
-        self.segments.end_sync()
+        if flush.truncations == self._truncations:
+            self.recovery_point = max(self.recovery_point, flush.end_offset)
+            self.last_flush_ms = self._clock.now_ms()
+            self.segments.end_sync()
 
     def flush(self) -> None:
         """Syncs everything, here and now. Waits for the device."""
@@ -497,22 +469,6 @@ class PartitionLog:
         """Takes the log out of sight at once, by a name that ends in `mark`. Returns the new folder. This object must
         not be used any more."""
         return self.segments.rename_folder(marked_folder(self.topic, self.partition, unique_hex, mark))
-
-    def _check_transaction(self, producer_id: int, attributes: int) -> None:
-        entry = self.producers.producers.get(producer_id)
-        if entry is not None and entry.txn_first_offset != NO_OFFSET and not attributes & TRANSACTIONAL_FLAG:
-            raise KafkaError(
-                Error.INVALID_TXN_STATE,
-                f"producer {producer_id} has an open transaction on {self.name} and sent a batch outside of it",
-            )
-
-    def _make_room(self, size: int, base_offset: int) -> None:
-        if size > self.config.segment_bytes:
-            raise KafkaError(
-                Error.RECORD_LIST_TOO_LARGE,
-                f"{size} bytes for {self.name} exceed segment.bytes={self.config.segment_bytes}",
-            )
-        self.roll(max(base_offset, self.log_end_offset))
 
     def _take_assigned(self, header: BatchHeader, position: int, batch: memoryview) -> None:
         """A batch that brought its offset along was written: everything that follows from it."""

@@ -87,7 +87,9 @@ class ProducerState:
         self._unreplicated_txns: dict[int, int] = {}
         self.end_offset = 0
 
-    def check(self, producer_id: int, epoch: int, first_sequence: int, last_sequence: int) -> RememberedBatch | None:
+    def check(
+        self, producer_id: int, epoch: int, first_sequence: int, last_sequence: int, *, is_transactional: bool
+    ) -> RememberedBatch | None:
         """May a client append this batch? Returns the earlier batch that it repeats, if it does; raises if not."""
         entry = self.producers.get(producer_id)
         if entry is None or entry.epoch == NO_EPOCH:
@@ -95,19 +97,25 @@ class ProducerState:
         if epoch == entry.epoch:
             batches = entry.batches
             expected = next_sequence(batches[-1].last_sequence) if batches else 0
-            if first_sequence == expected:
-                return None
-            for batch in batches:
-                if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
-                    return batch
-            raise self._out_of_order(producer_id, f"sequence {first_sequence} instead of {expected}")
-        if epoch < entry.epoch:
-            raise KafkaError(
-                Error.INVALID_PRODUCER_EPOCH,
-                f"producer {producer_id} has epoch {entry.epoch} on {self._partition_name}, {epoch} is fenced off",
+            if first_sequence != expected:
+                for batch in batches:
+                    if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
+                        return batch
+                raise self._refusal(
+                    Error.OUT_OF_ORDER_SEQUENCE_NUMBER, producer_id, f"sequence {first_sequence} instead of {expected}"
+                )
+        elif epoch < entry.epoch:
+            raise self._refusal(
+                Error.INVALID_PRODUCER_EPOCH, producer_id, f"epoch {epoch}, which {entry.epoch} has replaced"
             )
-        if first_sequence != 0:
-            raise self._out_of_order(producer_id, f"sequence {first_sequence} instead of 0 to begin epoch {epoch}")
+        elif first_sequence != 0:
+            raise self._refusal(
+                Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                producer_id,
+                f"sequence {first_sequence} instead of 0 to begin epoch {epoch}",
+            )
+        if entry.txn_first_offset != NO_OFFSET and not is_transactional:
+            raise self._refusal(Error.INVALID_TXN_STATE, producer_id, "a batch outside of its open transaction")
         return None
 
     def append(
@@ -191,10 +199,8 @@ class ProducerState:
             del self.producers[producer_id]
         return len(expired)
 
-    def _out_of_order(self, producer_id: int, what: str) -> KafkaError:
-        return KafkaError(
-            Error.OUT_OF_ORDER_SEQUENCE_NUMBER, f"producer {producer_id} on {self._partition_name} sent {what}"
-        )
+    def _refusal(self, error: Error, producer_id: int, what: str) -> KafkaError:
+        return KafkaError(error, f"producer {producer_id} sent {self._partition_name} {what}")
 
 
 def next_sequence(sequence: int) -> int:

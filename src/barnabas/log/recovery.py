@@ -20,6 +20,7 @@ from barnabas.log.leader_epochs import LeaderEpochs
 from barnabas.log.names import (
     CLEANED,
     DELETED,
+    LEADER_EPOCH_CHECKPOINT,
     LOG,
     OFFSET_INDEX,
     PARTITION_METADATA,
@@ -29,6 +30,7 @@ from barnabas.log.names import (
     TIME_INDEX,
     TXN_INDEX,
     offset_file,
+    offset_name,
     parse_offset_file,
 )
 from barnabas.log.producer_snapshot import CorruptSnapshotError, read_snapshot, write_snapshot
@@ -45,6 +47,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+
+PARENT_FOLDER = ".."
+"""Stands among unsynced names for the folder above, in which a new log's own name is."""
 
 _NO_MORE_EPOCHS = 2**31 - 1
 
@@ -64,6 +69,8 @@ class LoadedLog(NamedTuple):
     producers: ProducerState
     epochs: LeaderEpochs
     topic_id: Uuid | None
+    unsynced: frozenset[str] = frozenset()
+    """Names of files that were made or changed, and have to be synced before the recovery point may move."""
 
 
 def create(disk: Disk, folder: str, partition_name: str, topic_id: Uuid, config: TopicConfig, now_ms: int) -> LoadedLog:
@@ -74,7 +81,8 @@ def create(disk: Disk, folder: str, partition_name: str, topic_id: Uuid, config:
     epochs.save()
     first = create_segment(disk, folder, 0, config.segment_bytes if config.preallocate else 0)
     first.created_ms = now_ms
-    return LoadedLog([first], 0, 0, 0, ProducerState(partition_name), epochs, topic_id)
+    made = frozenset((PARENT_FOLDER, PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT, *_names_of(first)))
+    return LoadedLog([first], 0, 0, 0, ProducerState(partition_name), epochs, topic_id, made)
 
 
 def load(
@@ -96,7 +104,7 @@ def load(
     epochs = _load_epochs(disk, folder, segments)
     tail: Tail | None = None
     suspect = len(segments) if clean_shutdown else _number_of(segments, recovery_point)
-    _rebuild_missing_indexes(disk, segments[:suspect], config)
+    unsynced = _rebuild_missing_indexes(disk, segments[:suspect], config)
     if clean_shutdown and segments:
         try:
             tail = _find_tail(disk, segments[-1])
@@ -107,6 +115,8 @@ def load(
         start = segments[suspect].base_offset
         _restore_producers(disk, producers, segments, snapshots, log_start_offset, start)
         _recover_segments(disk, segments, suspect, config, producers, epochs)
+        unsynced |= {name for segment in segments[suspect:] for name in _names_of(segment)}
+        unsynced.add(LEADER_EPOCH_CHECKPOINT)
     if segments and tail is None:
         tail = _find_tail(disk, segments[-1])
     if tail is None or tail.end_offset < log_start_offset:
@@ -134,6 +144,7 @@ def load(
         producers,
         epochs,
         read_topic_id(disk, f"{folder}/{PARTITION_METADATA}"),
+        frozenset(unsynced),
     )
 
 
@@ -227,15 +238,19 @@ def _take_epoch(epochs: LeaderEpochs, header: BatchHeader) -> None:
         epochs.assign(header.partition_leader_epoch, header.base_offset)
 
 
-def _rebuild_missing_indexes(disk: Disk, segments: list[Segment], config: TopicConfig) -> None:
+def _rebuild_missing_indexes(disk: Disk, segments: list[Segment], config: TopicConfig) -> set[str]:
+    """Returns the names of the files that it made."""
     if not segments:
-        return
+        return set()
+    rebuilt: set[str] = set()
     present = set(disk.list_folder(segments[0].folder))
     for segment in segments:
         stem = f"{segment.base_offset:020d}"
         if stem + OFFSET_INDEX not in present or stem + TIME_INDEX not in present:
             logger.warning("an index of %s is missing and is made again", segment.log_path)
             rebuild_indexes(disk, segment, config)
+            rebuilt.update(_names_of(segment))
+    return rebuilt
 
 
 def _number_of(segments: list[Segment], offset: int) -> int:
@@ -311,7 +326,7 @@ def _restore_producers(
     """
     folder = segments[0].folder
     producers.clear(start)
-    while snapshots and snapshots[-1] > start:
+    while snapshots and snapshots[-1] >= start:
         offset = snapshots[-1]
         path = offset_file(folder, offset, PRODUCER_SNAPSHOT)
         if offset <= end:
@@ -330,11 +345,15 @@ def _restore_producers(
 
 
 def _replay_segment(disk: Disk, producers: ProducerState, segment: Segment, end: int) -> None:
-    entry = index.lookup_offset(disk, segment.folder, segment.base_offset, producers.end_offset)
-    for header, _, data in scan(disk, segment.log_path, entry.position, segment.size):
+    try:
+        position = index.lookup_offset(disk, segment.folder, segment.base_offset, producers.end_offset).position
+    except index.CorruptIndexError as error:
+        logger.warning("%s; the segment is read from its beginning", error)
+        position = 0
+    for header, _, data in scan(disk, segment.log_path, position, segment.size):
         if header.base_offset >= end:
             return
-        if header.base_offset >= producers.end_offset:
+        if header.last_offset >= producers.end_offset:
             replay_batch(producers, header, data)
 
 
@@ -374,6 +393,11 @@ def _start_over(
     epochs.save()
 
 
+def _names_of(segment: Segment) -> list[str]:
+    """Every file that belongs to a segment."""
+    return [offset_name(segment.base_offset, suffix) for suffix in (*SEGMENT_FILES, PRODUCER_SNAPSHOT)]
+
+
 def _unlink_segment(disk: Disk, segment: Segment) -> None:
-    for suffix in (*SEGMENT_FILES, PRODUCER_SNAPSHOT):
-        unlink_if_there(disk, offset_file(segment.folder, segment.base_offset, suffix))
+    for name in _names_of(segment):
+        unlink_if_there(disk, f"{segment.folder}/{name}")

@@ -23,6 +23,7 @@ from barnabas.log.index import (
     truncate_aborted_txns,
 )
 from barnabas.log.names import (
+    LOG,
     OFFSET_INDEX,
     PRODUCER_SNAPSHOT,
     SEGMENT_FILES,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from barnabas.log.files import FilePool, OpenFile
     from barnabas.log.index import AbortedTxn
     from barnabas.log.producer_state import ProducerEntry
+    from barnabas.log.recovery import LoadedLog
     from barnabas.ports import Clock, Disk, Random
     from barnabas.protocol.varint import Buffer
 
@@ -78,7 +80,7 @@ class Segments:
 
     def __init__(
         self,
-        segments: list[Segment],
+        loaded: LoadedLog,
         folder: str,
         name: str,
         config: TopicConfig,
@@ -87,8 +89,8 @@ class Segments:
         clock: Clock,
         random: Random,
     ) -> None:
-        self.all = segments
-        self.active = segments[-1]
+        self.all = loaded.segments
+        self.active = loaded.segments[-1]
         self.folder = folder
         self.config = config
         self.disk = disk
@@ -96,7 +98,9 @@ class Segments:
         self.deletions: list[Deletion] = []
         """Files of dropped segments, oldest first, to be unlinked once they are due."""
         # Names of files, beside those of batches, that the next flush must sync, and that the current one does.
-        self._unsynced: set[str] = set()
+        self._unsynced: set[str] = set(loaded.unsynced)
+        if loaded.unsynced:
+            self._unsynced.add(_FOLDER_ITSELF)
         self._syncing: frozenset[str] = frozenset()
         self._name = name
         self._clock = clock
@@ -149,6 +153,11 @@ class Segments:
     def must_roll(self, size: int, last_offset: int, max_ms: int, now_ms: int) -> bool:
         """Whether a batch has to go to a new segment: the active one is full or, measured by its records, old."""
         segment = self.active
+        if size > self.config.segment_bytes:
+            raise KafkaError(
+                Error.RECORD_LIST_TOO_LARGE,
+                f"{size} bytes for {self._name} exceed segment.bytes={self.config.segment_bytes}",
+            )
         if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
             return True
         if not segment.size:
@@ -272,6 +281,7 @@ class Segments:
         except OSError as error:
             raise self.storage_error("truncate", error) from error
         self._note_index_files(segment)
+        self._unsynced.add(offset_name(segment.base_offset, LOG))
         return self._recompute_tail(segment)
 
     def release(self) -> None:
@@ -337,9 +347,9 @@ class Segments:
         """A file beside those of batches was made or replaced."""
         self._unsynced.update((name, _FOLDER_ITSELF))
 
-    def begin_sync(self) -> tuple[list[str], str | None]:
-        """(the files beside those of batches that must be synced, the folder if that must be, too), also when an
-        earlier sync of them was begun and failed."""
+    def begin_sync(self) -> tuple[list[str], tuple[str, ...]]:
+        """(the files beside those of batches that must be synced, the folders that must be), also when an earlier
+        sync of them was begun and failed."""
         active = self.active
         try:
             if active.index is not None and active.index.write_pending():
@@ -348,8 +358,11 @@ class Segments:
             raise self.storage_error("flush", error) from error
         self._syncing |= self._unsynced
         self._unsynced.clear()
-        paths = [f"{self.folder}/{name}" for name in sorted(self._syncing - {_FOLDER_ITSELF})]
-        return paths, self.folder if _FOLDER_ITSELF in self._syncing else None
+        names = self._syncing - {_FOLDER_ITSELF, recovery.PARENT_FOLDER}
+        folders = [self.folder] if self._syncing else []
+        if recovery.PARENT_FOLDER in self._syncing:
+            folders.append(self.folder.rpartition("/")[0] or "/")
+        return [f"{self.folder}/{name}" for name in sorted(names)], tuple(folders)
 
     def end_sync(self) -> None:
         self._syncing = frozenset()

@@ -233,15 +233,6 @@ class MetadataImage(NamedTuple):
     scram_credentials: Mapping[ScramKey, m.UserScramCredentialRecord] = {}
     delegation_tokens: Mapping[str, m.DelegationTokenRecord] = {}
 
-    def has_same_content(self, other: MetadataImage) -> bool:
-        """Equality that does not ask where in the log the images stand."""
-        return other == self._replace(
-            offset=other.offset,
-            epoch=other.epoch,
-            timestamp_ms=other.timestamp_ms,
-            controller_id=other.controller_id,
-        )
-
     def diff(self, old: MetadataImage) -> MetadataDelta:
         """What changed since `old`, found by looking at every topic, broker and configuration."""
         return diff_among(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.metadata import versions
@@ -22,16 +23,16 @@ T = TypeVar("T")
 
 def partition_from_record(record: m.PartitionRecord) -> PartitionImage:
     return PartitionImage(
-        replicas=tuple(record.replicas),
+        replicas=_shared(tuple(record.replicas)),
         directories=_directories(record.directories, len(record.replicas)),
-        isr=tuple(record.isr),
+        isr=_shared(tuple(record.isr)),
         leader=record.leader,
         leader_epoch=record.leader_epoch,
         partition_epoch=record.partition_epoch,
-        elr=tuple(record.eligible_leader_replicas or ()),
-        last_known_elr=tuple(record.last_known_elr or ()),
-        removing_replicas=tuple(record.removing_replicas),
-        adding_replicas=tuple(record.adding_replicas),
+        elr=_shared(tuple(record.eligible_leader_replicas or ())),
+        last_known_elr=_shared(tuple(record.last_known_elr or ())),
+        removing_replicas=_shared(tuple(record.removing_replicas)),
+        adding_replicas=_shared(tuple(record.adding_replicas)),
         leader_recovery_state=record.leader_recovery_state,
     )
 
@@ -82,12 +83,18 @@ def partition_to_record(
 
 
 def _or(changed: Iterable[T] | None, known: tuple[T, ...]) -> tuple[T, ...]:
-    return known if changed is None else tuple(changed)
+    return known if changed is None else _shared(tuple(changed))
 
 
 def _directories(directories: Iterable[Uuid] | None, replica_count: int) -> tuple[Uuid, ...]:
     """Records of older levels say nothing on directories; such replicas count as migrating."""
     known = tuple(directories or ())
-    if any(directory != MIGRATING_DIRECTORY for directory in known):
-        return known
-    return (MIGRATING_DIRECTORY,) * replica_count
+    if not any(directory != MIGRATING_DIRECTORY for directory in known):
+        known = (MIGRATING_DIRECTORY,) * replica_count
+    return _shared(known)
+
+
+@functools.lru_cache(maxsize=4096)
+def _shared(values: tuple[T, ...]) -> tuple[T, ...]:
+    """The same tuple for equal ones: thousands of partitions lie on the same few brokers and directories."""
+    return values

@@ -153,6 +153,9 @@ class Replay:
     def configs(self) -> ConfigsImage:
         return ConfigsImage(self._configs.data)
 
+    def configs_of_topic(self, name: str) -> Mapping[str, str]:
+        return self._configs.data.get(ConfigResource(ResourceType.TOPIC, name), {})
+
     def apply(self, record: Message) -> None:
         handler = self._handlers.get(type(record).__name__)
         if handler is None:

@@ -9,13 +9,15 @@ election timeout has passed. A sync that fails is the end: nobody knows any long
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.raft.batches import DecodedBatch, control_batch, data_batch, decode_batch, leader_change_messages
-from barnabas.raft.core import AppendFailed, Flushed, LeaderChange, Propose, RaftCore, Ready, Role
+from barnabas.raft.core import AppendFailed, Flushed, LeaderChange, Propose, RaftCore, Ready, Resign, Role
 from barnabas.raft.quorum_state import write_quorum_state
 
 if TYPE_CHECKING:
@@ -25,10 +27,16 @@ if TYPE_CHECKING:
     from barnabas.metadata.versions import VersionedRecord
     from barnabas.ports import Clock, Disk
     from barnabas.raft.batches import VoterNode
-    from barnabas.raft.core import Entry
+    from barnabas.raft.core import Entry, HardState
     from barnabas.raft.log import MetadataLog
 
 logger = logging.getLogger("barnabas.raft")
+
+_HARMLESS_SYNC_ERRORS = (errno.EMFILE, errno.ENFILE)
+"""A file could not even be opened: nothing on the device is in doubt."""
+
+BATCH_BYTES_MAX = 8 * 1024 * 1024
+"""What Kafka's voters fetch at once."""
 
 
 class RaftListener(Protocol):
@@ -51,10 +59,13 @@ class RaftListener(Protocol):
         ...
 
 
-class Appended(NamedTuple):
+class Prepared(NamedTuple):
+    """A batch with the place in the log that it gets if it is the next to be appended."""
+
     base_offset: int
-    committed: asyncio.Future[int]
-    """Done, with the offset of the last record, when all of them are committed; fails when leadership is lost."""
+    epoch: int
+    record_count: int
+    batch: bytes
 
 
 class _Pending(NamedTuple):
@@ -76,7 +87,9 @@ class RaftDriver:
         disk: Disk,
         clock: Clock,
         executor: Executor,
+        static_voters: Sequence[int] = (),
     ) -> None:
+        """`static_voters` are the ids of the voters where the log does not name them."""
         self._core = core
         self._log = log
         self._voters = voters
@@ -84,15 +97,13 @@ class RaftDriver:
         self._disk = disk
         self._clock = clock
         self._executor = executor
+        self._static_voters = static_voters
         self._pending: deque[_Pending] = deque()
         self._is_dirty = asyncio.Event()
+        self._has_stepped_down = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._announced_epoch: int | None = None
         """The epoch that the listener was told this node leads."""
-
-    @property
-    def log(self) -> MetadataLog:
-        return self._log
 
     @property
     def is_leader(self) -> bool:
@@ -106,10 +117,6 @@ class RaftDriver:
     def next_offset(self) -> int:
         """The offset that the next appended record gets."""
         return self._core.log_end_offset
-
-    @property
-    def unsynced_batches(self) -> int:
-        return len(self._pending)
 
     def start(self) -> None:
         self._tasks = [
@@ -127,18 +134,40 @@ class RaftDriver:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._fail_pending()
 
-    def append(self, records: Sequence[VersionedRecord]) -> Appended:
-        """Appends records as one batch. Raises NOT_CONTROLLER where this node does not lead or cannot write."""
+    def prepare(self, records: Sequence[VersionedRecord]) -> Prepared:
+        """Makes a batch of records for the end of the log. Raises NOT_CONTROLLER where this node does not lead."""
         if not self.is_leader:
             raise KafkaError(Error.NOT_CONTROLLER, "This node does not lead the metadata quorum.")
-        committed = asyncio.get_running_loop().create_future()
-        ready = self._core.step(Propose(records, len(records)))
-        (entry,) = ready.entries
-        if not self._write(entry, committed):
+        base_offset, epoch = self._core.log_end_offset, self._core.epoch
+        batch = data_batch(records, base_offset=base_offset, epoch=epoch, timestamp_ms=self._clock.now_ms())
+        if len(batch) > BATCH_BYTES_MAX:
+            raise KafkaError(
+                Error.RECORD_LIST_TOO_LARGE,
+                f"The metadata records of this request take {len(batch)} bytes, and at most {BATCH_BYTES_MAX} are "
+                "written at once: divide the request.",
+            )
+        return Prepared(base_offset, epoch, len(records), batch)
+
+    def append(self, prepared: Prepared) -> asyncio.Future[int]:
+        """Appends what was prepared last. The future is done, with the last record's offset, when it is committed.
+
+        It fails when leadership is lost before. Raises NOT_CONTROLLER, and gives the leadership up, where the batch
+        cannot be written.
+        """
+        committed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        committed.add_done_callback(_note_exception)
+        (entry,) = self._core.step(Propose(prepared.batch, prepared.record_count)).entries
+        assert (entry.base_offset, entry.epoch) == (prepared.base_offset, prepared.epoch), "prepared for another place"
+        if not self._write(entry, prepared.batch, committed):
             raise KafkaError(
                 Error.NOT_CONTROLLER, "This node could not write the metadata log and has given up its leadership."
             )
-        return Appended(entry.base_offset, committed)
+        return committed
+
+    def resign(self) -> None:
+        """Gives the leadership up. What was appended may yet be committed, in a later epoch."""
+        self._core.step(Resign())
+        self._step_down()
 
     async def settled(self) -> None:
         """Returns when everything that was appended so far is committed. Raises NOT_CONTROLLER if it never may be."""
@@ -160,56 +189,64 @@ class RaftDriver:
     async def _run_elections(self) -> None:
         while True:
             await self._handle(self._core.tick(self._now_ms()))
-            deadline_ms = self._core.deadline_ms
-            assert deadline_ms is not None
-            await asyncio.sleep(max(deadline_ms - self._now_ms(), 0) / 1000)
+            await self._wait_for_deadline()
+
+    async def _wait_for_deadline(self) -> None:
+        """Until the next tick is due. Stepping down moves that, so it is looked at again."""
+        while (remaining_ms := (self._core.deadline_ms or 0) - self._now_ms()) > 0:
+            self._has_stepped_down.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(remaining_ms / 1000):
+                    await self._has_stepped_down.wait()
 
     async def _handle(self, ready: Ready) -> None:
         """Does what the core asks, in the order it asks for."""
         if ready.hard_state is not None:
             loop = asyncio.get_running_loop()
             try:
-                await loop.run_in_executor(
-                    self._executor, write_quorum_state, self._disk, self._log.folder, ready.hard_state
-                )
+                await loop.run_in_executor(self._executor, self._write_quorum_state, ready.hard_state)
             except OSError as error:
-                logger.warning("cannot write the quorum state of %s: %s", self._log.folder, error)
-                self._core.step(AppendFailed(self._log.end))
+                self._give_up(error)
                 return
         for entry in ready.entries:
-            if not self._write(entry, None):
+            assert isinstance(entry.payload, LeaderChange), "a tick appends nothing else"
+            batch = control_batch(
+                leader_change_messages(entry.payload, self._voters),
+                base_offset=entry.base_offset,
+                epoch=entry.epoch,
+                timestamp_ms=self._clock.now_ms(),
+            )
+            if not self._write(entry, batch, None):
                 return
         assert not ready.messages, "a quorum of one has nobody to write to"
 
-    def _write(self, entry: Entry, committed: asyncio.Future[int] | None) -> bool:
+    def _write_quorum_state(self, hard_state: HardState) -> None:
+        write_quorum_state(self._disk, self._log.folder, hard_state, self._static_voters)
+
+    def _write(self, entry: Entry, batch: bytes, committed: asyncio.Future[int] | None) -> bool:
         """Writes an entry; if that fails, this node leads no more."""
         try:
-            batch = self._encode(entry)
             self._log.append(batch)
         except (KafkaError, OSError) as error:
-            logger.warning("cannot append to %s, giving up the leadership: %s", self._log.folder, error)
-            self._core.step(AppendFailed(self._log.end))
-            self._step_down()
+            self._give_up(error)
             return False
         self._pending.append(_Pending(entry.base_offset + entry.record_count, batch, committed))
         self._is_dirty.set()
         return True
-
-    def _encode(self, entry: Entry) -> bytes:
-        now_ms = self._clock.now_ms()
-        if isinstance(entry.payload, LeaderChange):
-            messages = leader_change_messages(entry.payload, self._voters)
-            return control_batch(messages, base_offset=entry.base_offset, epoch=entry.epoch, timestamp_ms=now_ms)
-        records: Sequence[VersionedRecord] = entry.payload  # type: ignore[assignment]
-        return data_batch(records, base_offset=entry.base_offset, epoch=entry.epoch, timestamp_ms=now_ms)
 
     async def _run_syncs(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             await self._is_dirty.wait()
             self._is_dirty.clear()
-            flush = self._log.prepare_flush()
-            await loop.run_in_executor(self._executor, flush.run, self._disk)
+            try:
+                flush = self._log.prepare_flush()
+                await loop.run_in_executor(self._executor, flush.run, self._disk)
+            except (KafkaError, OSError) as error:
+                if isinstance(error, OSError) and error.errno not in _HARMLESS_SYNC_ERRORS:
+                    raise
+                self._give_up(error)
+                continue
             self._log.flushed(flush)
             ready = self._core.step(Flushed(flush.end_offset))
             if ready.high_watermark is not None:
@@ -227,8 +264,15 @@ class RaftDriver:
             if pending.committed is not None and not pending.committed.done():
                 pending.committed.set_result(pending.end_offset - 1)
 
+    def _give_up(self, error: Exception) -> None:
+        """Something could not be written, and nothing that was is in doubt: the next election tries again."""
+        logger.warning("cannot write to %s, so this node does not lead: %s", self._log.folder, error)
+        self._core.step(AppendFailed(self._log.end))
+        self._step_down()
+
     def _step_down(self) -> None:
         self._fail_pending()
+        self._has_stepped_down.set()
         if self._announced_epoch is not None:
             self._announced_epoch = None
             self._listener.on_resign()
@@ -243,3 +287,9 @@ class RaftDriver:
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)
+
+
+def _note_exception(committed: asyncio.Future[int]) -> None:
+    """Who no longer waits for a commit need not hear that it failed."""
+    if not committed.cancelled():
+        committed.exception()

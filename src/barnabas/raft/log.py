@@ -11,6 +11,7 @@ and after a crash only what follows the newest snapshot needs checking.
 from __future__ import annotations
 
 import logging
+import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config.topic import TopicConfig
@@ -96,7 +97,9 @@ def metadata_folder(data_folder: str) -> str:
 
 
 def read_folder(disk: Disk, folder: str) -> FolderContent:
-    """Reads a metadata folder without changing anything in it."""
+    """Reads a metadata folder without changing anything in it. One that does not exist yet holds nothing."""
+    if not disk.exists(folder):
+        return FolderContent(None, (), (), False, 0)
     snapshot = _newest_snapshot(disk, folder)
     start = snapshot.id.end_offset if snapshot else 0
     batches = tuple(_read_batches(disk, folder, start))
@@ -137,6 +140,9 @@ class MetadataLog:
         cls, folder: str, content: FolderContent, limits: MetadataLogLimits, *, disk: Disk, clock: Clock
     ) -> MetadataLog:
         """Opens what `read_folder` has read, or makes it where there is no log yet."""
+        if not disk.exists(folder):
+            disk.make_folder(folder)
+            disk.sync_dir(os.path.dirname(folder))
         remove_leftovers(disk, folder)
         _ensure_topic_id(disk, folder)
         snapshot_end = content.snapshot.id.end_offset if content.snapshot else 0

@@ -1,50 +1,48 @@
-"""`quorum-state`: the epoch, its leader and this node's vote, in the JSON that Kafka writes (data version 1).
+"""`quorum-state`: the epoch, its leader and this node's vote, in the JSON that Kafka writes.
 
-It must be durable before any vote is answered or any epoch led, so it is replaced as a whole: temporary file, fsync,
-rename, fsync of the folder.
+Data version 1 is that of a quorum whose voters stand in the log. Where they are configured by hand instead, version 0
+names them. The file must be durable before any vote is answered or any epoch led, so it is replaced as a whole:
+temporary file, fsync, rename, fsync of the folder.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas.log.checkpoints import read_text, write_text
 from barnabas.protocol.uuids import ZERO_UUID, from_text, to_text
 from barnabas.raft.core import NO_NODE, HardState
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from barnabas.ports import Disk
 
 FILE_NAME = "quorum-state"
-_DATA_VERSION = 1
 
 
 class QuorumStateError(ValueError):
     """The file says something that this software cannot read, and guessing could let a node vote twice."""
 
 
-def write_quorum_state(disk: Disk, folder: str, state: HardState) -> None:
-    """Returns when the state is durable."""
-    content = {
-        "leaderId": state.leader_id,
-        "leaderEpoch": state.epoch,
-        "votedId": state.voted_id,
-        "votedDirectoryId": to_text(state.voted_directory_id),
-        "data_version": _DATA_VERSION,
-    }
+def write_quorum_state(disk: Disk, folder: str, state: HardState, static_voters: Sequence[int] = ()) -> None:
+    """Returns when the state is durable. `static_voters` are those of a quorum that is configured by hand."""
+    content: dict[str, object] = {"leaderId": state.leader_id, "leaderEpoch": state.epoch, "votedId": state.voted_id}
+    if static_voters:
+        voters = [{"voterId": voter_id} for voter_id in static_voters]
+        content = {"clusterId": "", **content, "appliedOffset": 0, "currentVoters": voters, "data_version": 0}
+    else:
+        content |= {"votedDirectoryId": to_text(state.voted_directory_id), "data_version": 1}
     write_text(disk, f"{folder}/{FILE_NAME}", json.dumps(content, separators=(",", ":")))
 
 
 def read_quorum_state(disk: Disk, folder: str) -> HardState:
     """The state of the last run; that of a node that never ran where there is no file."""
-    path = f"{folder}/{FILE_NAME}"
-    text = read_text(disk, path)
-    if not text:
+    content = _read(disk, folder)
+    if content is None:
         return HardState()
     try:
-        content = json.loads(text)
-        # Version 0, of a quorum whose voters are configured by hand, lacks the directory.
         directory = content.get("votedDirectoryId")
         return HardState(
             epoch=int(content["leaderEpoch"]),
@@ -52,8 +50,34 @@ def read_quorum_state(disk: Disk, folder: str) -> HardState:
             voted_id=int(content.get("votedId", NO_NODE)),
             voted_directory_id=from_text(directory) if directory else ZERO_UUID,
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise QuorumStateError(
-            f"{path} is not a quorum state ({error}): restore it, or remove the folder of the metadata log if this "
-            "node is not the only one that has the metadata"
-        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise _unreadable(folder, error) from error
+
+
+def read_static_voters(disk: Disk, folder: str) -> tuple[int, ...]:
+    """The voters of a quorum that is configured by hand, as its last run had them; none for any other."""
+    content = _read(disk, folder) or {}
+    try:
+        return tuple(int(voter["voterId"]) for voter in content.get("currentVoters") or ())
+    except (ValueError, KeyError, TypeError) as error:
+        raise _unreadable(folder, error) from error
+
+
+def _read(disk: Disk, folder: str) -> dict[str, Any] | None:
+    text = read_text(disk, f"{folder}/{FILE_NAME}")
+    if not text:
+        return None
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise _unreadable(folder, error) from error
+    if not isinstance(content, dict):
+        raise _unreadable(folder, TypeError("not an object"))
+    return content
+
+
+def _unreadable(folder: str, error: Exception) -> QuorumStateError:
+    return QuorumStateError(
+        f"{folder}/{FILE_NAME} is not a quorum state ({error}): restore it, or remove the folder of the metadata log "
+        "if this node is not the only one that has the metadata"
+    )

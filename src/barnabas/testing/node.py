@@ -40,6 +40,8 @@ class Node:
     """One broker process and its data folder.
 
     `settings` are passed as `--set key=value`; those given to `start` or `restart` are added to them for good.
+    Without a `port` the node picks a free one and says so when it is ready; where `advertised.listeners` is among the
+    settings it says those, and a `port` must be given.
     The log of every run is appended to `log_file`, which lies beside the data folder unless it is named.
     """
 
@@ -155,7 +157,8 @@ class Node:
         endpoint = _ENDPOINT.search(ready.group(1).decode())
         if endpoint is None:
             raise NodeError(f"no HOST:PORT in the ready line {ready.group(0)!r}")
-        self.port = int(endpoint["port"])
+        if self.port == 0:
+            self.port = int(endpoint["port"])
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:

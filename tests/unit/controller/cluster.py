@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from barnabas.broker.controller_rules import BrokerConfigRules
 from barnabas.config.broker import BrokerConfig
 from barnabas.metadata.controller.bootstrap import activation_records, bootstrap_records
-from barnabas.metadata.controller.brokers import fence_expired
 from barnabas.metadata.controller.context import Context, Settings
 from barnabas.metadata.controller.decide import decide
+from barnabas.metadata.controller.leadership import fence
 from barnabas.metadata.controller.state import ControllerState
 from barnabas.metadata.image import MetadataImage, PartitionImage, TopicImage
 from barnabas.metadata.versions import SUPPORTED_FEATURES, VersionedRecord
@@ -79,8 +79,8 @@ class Cluster:
         return decision.response
 
     def expire_sessions(self) -> None:
-        while records := fence_expired(self.state, self.context()):
-            self.append(records)
+        while expired := self.state.expired_brokers(self.now_ms, self.settings.session_timeout_ms):
+            self.append(fence(self.state, self.settings, self.state.brokers[expired[0]]))
 
     def registration(self, broker_id: int, **fields: Any) -> m.BrokerRegistrationRequest:
         request = m.BrokerRegistrationRequest

@@ -47,7 +47,7 @@ def in_event_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, N
 
 def format_folder(disk: Disk, folder: str) -> None:
     voter = VoterNode(1, DIRECTORY, (VoterEndpoint(CONTROLLER.name, CONTROLLER.host, CONTROLLER.port),))
-    format_metadata(disk, folder, voter, now_ms=1_000)
+    format_metadata(disk, folder, voter, now_ms=SystemClock().now_ms())
 
 
 class Node:

@@ -28,11 +28,11 @@ TOPICS = ("alpha", "beta.gamma")
 
 
 async def write_folder(folder: Path) -> MetadataImage:
-    """A folder with topics and settings, snapshots and a log, stopped cleanly."""
+    """A folder with topics and settings, whose log begins with a snapshot, stopped cleanly."""
     disk = SystemDisk()
     format_folder(disk, str(folder))
     write_meta_properties(disk, str(folder), MetaProperties(CLUSTER_ID, 1, DIRECTORY))
-    for limits in (QUIET._replace(snapshot_bytes=1000), QUIET):
+    for limits in (QUIET._replace(snapshot_bytes=500, retention_bytes=1), QUIET):
         async with running(disk, str(folder), limits=limits) as node:
             lifecycle = node.lifecycle()
             await lifecycle.start()
@@ -50,9 +50,9 @@ async def write_folder(folder: Path) -> MetadataImage:
 def test_kafkas_tools_read_the_log_and_the_snapshots_without_complaint(tmp_path: Path) -> None:
     asyncio.run(write_folder(tmp_path))
     folder = Path(metadata_folder(str(tmp_path)))
-    snapshots = sorted(folder.glob("*.checkpoint"))
-    assert len(snapshots) > 1
-    dumped = apache_kafka.dump_log(*sorted(folder.glob("*.log")), *snapshots, cluster_metadata=True)
+    snapshots, segments = sorted(folder.glob("*.checkpoint")), sorted(folder.glob("*.log"))
+    assert int(snapshots[-1].name[:20]) >= int(segments[0].stem) > 0
+    dumped = apache_kafka.dump_log(*segments, *snapshots, cluster_metadata=True)
     assert "isvalid: false" not in dumped
     assert not re.search(r"(?i)exception|could not|error at|skipped", dumped)
     for expected in ('"name":"alpha"', "SnapshotFooter", "KRaftVoters", "LeaderChange", "PRODUCER_IDS_RECORD"):

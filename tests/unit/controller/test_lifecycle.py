@@ -108,6 +108,17 @@ async def test_a_broker_asks_to_stop_until_it_may() -> None:
 
 
 @in_event_loop
+async def test_a_broker_stops_in_the_end_also_without_a_controller(caplog: pytest.LogCaptureFixture) -> None:
+    refused = heartbeat(error_code=Error.NOT_CONTROLLER)
+    controller = Controller(m.BrokerRegistrationResponse(broker_epoch=5), heartbeat(), refused)
+    loader = MetadataLoader("cluster")
+    lifecycle = BrokerLifecycle(IDENTITY, controller, loader, stop_timeout_ms=250)
+    await lifecycle.start()
+    await lifecycle.stop()
+    assert "stops without the controller's consent" in caplog.text
+
+
+@in_event_loop
 async def test_a_broker_that_never_registered_stops_without_a_word() -> None:
     controller = Controller(heartbeat())
     lifecycle, _ = lifecycle_with(controller)

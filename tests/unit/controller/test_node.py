@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas.broker import controller_loop
 from barnabas.broker.controller import ForeignQuorumError
+from barnabas.metadata.controller.context import Decision
 from barnabas.metadata.image import RECOVERED, RECOVERING
 from barnabas.metadata.versions import UnsupportedMetadataVersionError, VersionedRecord
 from barnabas.ports import SystemDisk
@@ -19,8 +21,10 @@ from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 from barnabas.protocol.uuids import Uuid
 from barnabas.raft.batches import VoterEndpoint, VoterNode, data_batch
+from barnabas.raft.core import HardState
 from barnabas.raft.format import format_metadata
 from barnabas.raft.log import MetadataLogLimits, read_folder
+from barnabas.raft.quorum_state import write_quorum_state
 from barnabas.testing.clock import ManualClock
 from barnabas.testing.disk import SimulatedDisk
 from tests.unit.controller.cluster import creation
@@ -285,6 +289,58 @@ async def test_a_folder_of_another_quorum_is_refused(node_id: int, directory_id:
     format_metadata(disk, "/data", VoterNode(node_id, directory_id, ()), now_ms=1)
     with pytest.raises(ForeignQuorumError, match=message):
         Node(disk, "/data", QUIET, None).controller.open()
+
+
+@in_event_loop
+async def test_a_quorum_that_is_configured_by_hand_stays_so_and_must_be_of_this_node_alone() -> None:
+    disk = SimulatedDisk(ManualClock())
+    disk.make_folder("/data")
+    async with with_broker(disk, "/data") as node:
+        await node.create_topic("t")
+    async with running(disk, "/data", endpoint=CONTROLLER._replace(port=19_093)) as node:
+        assert "t" in node.image.topics
+    assert {type(record).__name__ for batch in content(disk) for record in batch.records if batch.is_control} == {
+        "LeaderChangeMessage"
+    }
+    write_quorum_state(disk, METADATA, HardState(5, leader_id=1), static_voters=[1, 2, 3])
+    with pytest.raises(ForeignQuorumError, match="quorum of the nodes 1, 2, 3, and this is node 1 alone"):
+        Node(disk, "/data", QUIET, None).controller.open()
+
+
+@in_event_loop
+async def test_a_decision_that_fails_is_answered_and_logged_and_harms_nobody(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a mistake in a decision")
+
+    async with with_broker(disk, "/data") as node:
+        with monkeypatch.context() as patched:
+            patched.setattr(controller_loop, "decide", fail)
+            assert (await node.create_topic("t")).error_code == Error.UNKNOWN_SERVER_ERROR
+        assert "a mistake in a decision" in caplog.text
+        assert (await node.create_topic("t")).error_code == 0
+
+
+@in_event_loop
+async def test_a_record_that_does_not_fit_never_gets_into_the_log(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def decide_nonsense(*_: object) -> Decision:
+        nonsense = VersionedRecord(m.RemoveTopicRecord(topic_id=Uuid(b"nothing has this")), 0)
+        return Decision(m.CreateTopicsResponse(), [nonsense])
+
+    async with with_broker(disk, "/data") as node:
+        await node.create_topic("before")
+        with monkeypatch.context() as patched:
+            patched.setattr(controller_loop, "decide", decide_nonsense)
+            assert (await node.create_topic("t")).error_code == Error.UNKNOWN_SERVER_ERROR
+        deadline = time.monotonic() + 20
+        while (await node.create_topic("after")).error_code == Error.NOT_CONTROLLER:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.02)
+        assert {topic.name for topic in node.image.topics} == {"before", "after"}
+    assert ["RemoveTopicRecord"] not in names(content(disk))
 
 
 @in_event_loop

@@ -135,9 +135,7 @@ def test_a_read_error_is_a_storage_error(disk: SimulatedDisk, clock: ManualClock
 def test_a_flush_that_fails_leaves_the_recovery_point_and_the_next_one_syncs_all_of_it(
     disk: SimulatedDisk, clock: ManualClock
 ) -> None:
-    disk.sync_dir("/")
     log = create("", clock, disk=disk)
-    disk.sync_dir("/")
     log.append_as_leader(batch(b"a"), 3)
     disk.fail("fsync", errno.EIO)
     with pytest.raises(KafkaError) as failed:
@@ -158,9 +156,7 @@ def test_a_flush_that_fails_leaves_the_recovery_point_and_the_next_one_syncs_all
 def test_a_leader_epoch_that_could_not_be_noted_is_noted_by_the_next_flush(
     disk: SimulatedDisk, clock: ManualClock
 ) -> None:
-    disk.sync_dir("/")
     log = create("", clock, disk=disk)
-    disk.sync_dir("/")
     disk.fail("rename", errno.EIO)
     assert fails_to_append(log, batch(b"a"))
     disk.heal()
@@ -179,6 +175,28 @@ def test_batches_that_come_while_a_flush_runs_belong_to_the_next(disk: Simulated
     flush.run(disk)
     log.flushed(flush)
     assert (log.recovery_point, log.unflushed_messages) == (1, 1)
+
+
+def test_a_flush_that_ran_while_the_log_was_truncated_proves_nothing(disk: SimulatedDisk, clock: ManualClock) -> None:
+    log = create("", clock, disk=disk)
+    for _ in range(3):
+        log.append_as_leader(batch(b"a"), 0)
+    flush = log.prepare_flush()
+    flush.run(disk)
+    log.truncate_to(1)
+    log.append_as_leader(batch(b"other"), 1)
+    log.flushed(flush)
+    assert log.recovery_point == 0
+    log.flush()
+    assert log.recovery_point == 2
+
+
+def test_a_flushed_log_survives_power_loss_with_its_folder(disk: SimulatedDisk, clock: ManualClock) -> None:
+    log = create("", clock, disk=disk)
+    log.append_as_leader(batch(b"a"), 0)
+    log.flush()
+    disk.crash()
+    assert offsets(reopen(log, clock, clean_shutdown=False, recovery_point=1, disk=disk)) == [0]
 
 
 def test_a_flush_of_segments_that_were_dropped_meanwhile_succeeds(disk: SimulatedDisk, clock: ManualClock) -> None:

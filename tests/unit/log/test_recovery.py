@@ -281,7 +281,6 @@ def test_power_loss_keeps_what_was_flushed_and_cuts_what_was_torn(clock: ManualC
         disk.make_folder("/data")
         disk.sync_dir("/")
         log = create("/data", clock, SMALL_SEGMENTS, disk)
-        disk.sync_dir("/data")
         fill(log, chance.randrange(40), clock.now_ms())
         log.flush()
         flushed = log.recovery_point

@@ -35,7 +35,7 @@ def test_replaying_the_snapshot_of_an_image_gives_the_image(history: list[Messag
     image = image_of([LEVEL, *history])
     written = [encode_record(record, version) for record, version in snapshot_records(image)]
     again = image_of([decode_record(data)[0] for data in written])
-    assert again.has_same_content(image)
+    assert again == image._replace(offset=again.offset)
 
 
 def test_feature_levels_come_first_since_they_say_which_versions_follow() -> None:

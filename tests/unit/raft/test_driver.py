@@ -82,16 +82,15 @@ def disk() -> SimulatedDisk:
     return disk
 
 
-def topic(name: str) -> list[VersionedRecord]:
-    return [VersionedRecord(m.TopicRecord(name=name), 0)]
+def append(driver: RaftDriver, name: str) -> asyncio.Future[int]:
+    return driver.append(driver.prepare([VersionedRecord(m.TopicRecord(name=name), 0)]))
 
 
 def test_a_leader_commits_what_it_appends_in_order_and_says_where(disk: SimulatedDisk) -> None:
     async def scenario() -> None:
         async with driving(disk) as (driver, listener):
-            appended = [driver.append(topic(f"t{number}")) for number in range(10)]
-            assert [one.base_offset for one in appended] == list(range(1, 11))
-            assert [await one.committed for one in appended] == list(range(1, 11))
+            appended = [append(driver, f"t{number}") for number in range(10)]
+            assert [await one for one in appended] == list(range(1, 11))
             assert listener.names == [f"t{number}" for number in range(10)]
             assert listener.epochs == [1]
 
@@ -102,11 +101,11 @@ def test_a_leader_commits_what_it_appends_in_order_and_says_where(disk: Simulate
 def test_nothing_counts_as_committed_before_it_is_synced(disk: SimulatedDisk) -> None:
     async def scenario() -> None:
         async with driving(disk) as (driver, listener):
-            one = driver.append(topic("t"))
-            assert not one.committed.done()
+            one = append(driver, "t")
+            assert not one.done()
             assert listener.names == []
             await driver.settled()
-            assert one.committed.done()
+            assert one.done()
 
     asyncio.run(scenario())
 
@@ -114,8 +113,8 @@ def test_nothing_counts_as_committed_before_it_is_synced(disk: SimulatedDisk) ->
 def test_closing_commits_what_was_appended(disk: SimulatedDisk) -> None:
     async def scenario() -> None:
         async with driving(disk) as (driver, listener):
-            one = driver.append(topic("t"))
-        assert one.committed.result() == 1
+            one = append(driver, "t")
+        assert one.result() == 1
         assert listener.names == ["t"]
 
     asyncio.run(scenario())
@@ -126,23 +125,47 @@ def test_a_write_that_fails_costs_the_leadership_and_what_was_written_is_committ
 ) -> None:
     async def scenario() -> None:
         async with driving(disk) as (driver, listener):
-            written = driver.append(topic("written"))
+            written = append(driver, "written")
             disk.fail("pwritev", errno.ENOSPC)
             with pytest.raises(KafkaError) as refused:
-                driver.append(topic("lost"))
+                append(driver, "lost")
             assert refused.value.error is Error.NOT_CONTROLLER
             assert listener.resigned == 1
             with pytest.raises(KafkaError):
-                await written.committed
+                await written
             with pytest.raises(KafkaError):
-                driver.append(topic("too late"))
+                append(driver, "too late")
             disk.heal()
             await asyncio.wait_for(listener.led.wait(), 20)
-            await driver.append(topic("again")).committed
+            await append(driver, "again")
             assert listener.names == ["written", "again"]
             offsets = [batch.base_offset for batch in listener.batches]
             assert offsets == [0, *(batch.last_offset + 1 for batch in listener.batches[:-1])]
             assert listener.epochs[1] > listener.epochs[0]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("operation", "number"), [("open", errno.EMFILE), ("pwritev", errno.ENOSPC)])
+def test_what_keeps_a_sync_from_beginning_costs_the_leadership_only(
+    disk: SimulatedDisk, operation: str, number: int
+) -> None:
+    async def scenario() -> None:
+        async with driving(disk) as (driver, listener):
+            large = [VersionedRecord(m.ConfigRecord(name="k", value="x" * 10_000), 0)]
+            for _ in range(3):
+                await driver.append(driver.prepare(large))
+            # The next sync has index entries to write and a file to open.
+            committed = driver.append(driver.prepare(large))
+            disk.fail(operation, number)
+            with pytest.raises(KafkaError):
+                await committed
+            disk.heal()
+            await asyncio.wait_for(listener.led.wait(), 20)
+            await append(driver, "after")
+            assert listener.names == ["after"]
+            assert listener.errors == []
+            assert sum(len(batch.records) for batch in listener.batches if not batch.is_control) == 5
 
     asyncio.run(scenario())
 
@@ -152,10 +175,34 @@ def test_a_sync_that_fails_stops_the_driver(disk: SimulatedDisk) -> None:
         async with driving(disk) as (driver, listener):
             disk.fail("fsync", errno.EIO)
             with pytest.raises(KafkaError):
-                await driver.append(topic("t")).committed
+                await append(driver, "t")
             assert [error.errno for error in listener.errors if isinstance(error, OSError)] == [errno.EIO]
             assert not driver.is_leader
             disk.heal()
+
+    asyncio.run(scenario())
+
+
+def test_a_batch_that_is_too_large_is_refused_and_leaves_no_trace(disk: SimulatedDisk) -> None:
+    async def scenario() -> None:
+        async with driving(disk) as (driver, _):
+            end = driver.next_offset
+            with pytest.raises(KafkaError, match="divide the request") as refused:
+                driver.prepare([VersionedRecord(m.ConfigRecord(name="k", value="x" * 30_000), 0)] * 300)
+            assert refused.value.error is Error.RECORD_LIST_TOO_LARGE
+            assert driver.next_offset == end
+            assert await append(driver, "t") == end
+
+    asyncio.run(scenario())
+
+
+def test_who_resigns_leads_again_after_the_election_timeout(disk: SimulatedDisk) -> None:
+    async def scenario() -> None:
+        async with driving(disk) as (driver, listener):
+            driver.resign()
+            assert not driver.is_leader
+            await asyncio.wait_for(listener.led.wait(), 20)
+            assert listener.epochs == [1, 2]
 
     asyncio.run(scenario())
 

@@ -16,7 +16,7 @@ from barnabas.raft.batches import VoterEndpoint, VoterNode
 from barnabas.raft.core import HardState
 from barnabas.raft.format import format_metadata, read_bootstrap
 from barnabas.raft.log import read_folder
-from barnabas.raft.quorum_state import QuorumStateError, read_quorum_state, write_quorum_state
+from barnabas.raft.quorum_state import QuorumStateError, read_quorum_state, read_static_voters, write_quorum_state
 from barnabas.raft.snapshots import (
     BOOTSTRAP,
     CorruptCheckpointError,
@@ -70,6 +70,9 @@ def test_the_quorum_state_of_a_statically_configured_quorum_is_understood(tmp_pa
     )
     (tmp_path / "quorum-state").write_text(old)
     assert read_quorum_state(SystemDisk(), str(tmp_path)) == HardState(9, leader_id=1)
+    assert read_static_voters(SystemDisk(), str(tmp_path)) == (1,)
+    write_quorum_state(SystemDisk(), str(tmp_path), HardState(9, leader_id=1), static_voters=[1])
+    assert (tmp_path / "quorum-state").read_text() == old
 
 
 def test_a_quorum_state_survives_the_loss_of_power_once_it_is_written() -> None:

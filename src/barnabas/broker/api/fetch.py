@@ -11,9 +11,15 @@ v11 names the client's rack · v12 is flexible and tells of diverging logs · v1
 from __future__ import annotations
 
 from functools import partial
+from struct import Struct
 from typing import TYPE_CHECKING
 
-from barnabas.broker.api.fetch_answer import PartitionRead, encode_answer, encode_session_error
+from barnabas.broker.api.fetch_answer import (
+    PartitionRead,
+    encode_answer,
+    encode_session_error,
+    encode_without_records,
+)
 from barnabas.broker.connection import Connection, FilePart, Part, Slot, release_parts
 from barnabas.broker.dispatch import handles_frames
 from barnabas.protocol import codec
@@ -32,6 +38,8 @@ FIRST_VERSION_WITH_TOPIC_IDS = 13
 CORRELATION_ID_END = 8
 READ_COMMITTED = 1
 PLAN_BYTES_MAX = 2048
+
+_FRAME = Struct(">ii")
 
 
 class FetchEntry:
@@ -57,38 +65,76 @@ class FetchEntry:
         self.leader_epoch = leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
 
+    def has_news(self, is_committed: bool) -> bool:
+        """Whether looking at the partition may show more than that its reader is up to date."""
+        hosted = self.hosted
+        if hosted is None:
+            return True
+        state = hosted.state
+        return (
+            readable_end(hosted, is_committed).offset != self.offset
+            or not state.is_leader
+            or (self.leader_epoch >= 0 and self.leader_epoch != state.leader_epoch)
+            or (self.last_fetched_epoch >= 0 and self.last_fetched_epoch != hosted.log.latest_epoch)
+        )
+
 
 class FetchPlan:
     """A fetch request, ready to be run any number of times while the metadata generation stays."""
 
-    __slots__ = ("body", "generation", "is_committed", "max_bytes", "max_wait_ms", "min_bytes", "topics")
+    __slots__ = (
+        "_quiet_body",
+        "_quiet_log_starts",
+        "body",
+        "generation",
+        "is_committed",
+        "max_bytes",
+        "max_wait_ms",
+        "min_bytes",
+        "topics",
+        "version",
+        "watched",
+    )
 
     def __init__(
-        self, request: m.FetchRequest, topics: list[tuple[bytes, list[FetchEntry]]], generation: int, body: bytes
+        self,
+        request: m.FetchRequest,
+        version: int,
+        topics: list[tuple[bytes, list[FetchEntry]]],
+        generation: int,
+        body: bytes,
     ) -> None:
+        self.version = version
         self.topics = topics
         self.generation = generation
         self.body = body
+        """Everything behind the correlation id: client id, tags, request. Empty if it is too long to keep."""
+        self.watched: list[Watchers] = [e.hosted.watchers for _, entries in topics for e in entries if e.hosted]
+        self._quiet_log_starts: list[int] | None = None
+        self._quiet_body = b""
         self.max_wait_ms = request.max_wait_ms
         self.min_bytes = request.min_bytes
         self.max_bytes = request.max_bytes
         self.is_committed = request.isolation_level == READ_COMMITTED
 
-    def watched(self) -> list[Watchers]:
-        return [e.hosted.watchers for _, entries in self.topics for e in entries if e.hosted is not None]
+    def quiet_answer(self, header: FrameHeader) -> bytes:
+        """The answer when nothing is new: the same bytes every time, unless retention has moved a log's start."""
+        log_starts = [e.hosted.log.log_start_offset for _, entries in self.topics for e in entries if e.hosted]
+        if log_starts != self._quiet_log_starts:
+            reads = [
+                (key, [read_partition(e, self.is_committed, 0, False) for e in entries]) for key, entries in self.topics
+            ]
+            self._quiet_body = encode_without_records(header.api_version, reads)
+            self._quiet_log_starts = log_starts
+        return _FRAME.pack(4 + len(self._quiet_body), header.correlation_id) + self._quiet_body
 
     def has_news(self) -> bool:
-        """Whether any partition has something that the reader has not, be it that the partition is gone."""
+        """Whether there is anything to tell: records, an error, or that nothing was asked for."""
         for _, entries in self.topics:
             for entry in entries:
-                hosted = entry.hosted
-                if (
-                    hosted is None
-                    or not hosted.state.is_leader
-                    or readable_end(hosted, self.is_committed).offset != entry.offset
-                ):
+                if entry.has_news(self.is_committed):
                     return True
-        return False
+        return not self.topics
 
 
 @handles_frames(ApiKey.FETCH, versions=(4, 18))
@@ -100,7 +146,7 @@ def fetch(broker: Broker, connection: Connection, header: FrameHeader, frame: me
         park(broker, connection, header, plan)
         return
     reads, total_bytes, has_error = run(broker, plan)
-    if total_bytes >= plan.min_bytes or has_error or plan.max_wait_ms <= 0:
+    if total_bytes >= plan.min_bytes or has_error or plan.max_wait_ms <= 0 or not plan.topics:
         answer(broker, connection, None, header, reads)
     else:
         park(broker, connection, header, plan)
@@ -110,10 +156,14 @@ def plan_fetch(broker: Broker, connection: Connection, header: FrameHeader, fram
     """The plan for a request, the connection's last one where it fits. None when the request was answered."""
     last = connection.last_fetch
     generation = broker.replicas.generation
-    # Everything behind the correlation id: client id, tags, body. The version stands before it.
-    if isinstance(last, FetchPlan) and last.generation == generation and last.body == frame[CORRELATION_ID_END:]:
-        return last
     version = header.api_version
+    if (
+        isinstance(last, FetchPlan)
+        and last.generation == generation
+        and last.version == version
+        and last.body == frame[CORRELATION_ID_END:]
+    ):
+        return last
     request, _ = codec.decode_prefix(m.FetchRequest, frame, version, header.body_offset)
     if request.session_id != 0:
         connection.reply_bytes(encode_session_error(header, Error.FETCH_SESSION_ID_NOT_FOUND))
@@ -143,7 +193,7 @@ def plan_fetch(broker: Broker, connection: Connection, header: FrameHeader, fram
         topics.append((key, entries))
     body_size = len(frame) - CORRELATION_ID_END
     plan = FetchPlan(
-        request, topics, generation, bytes(frame[CORRELATION_ID_END:]) if body_size <= PLAN_BYTES_MAX else b""
+        request, version, topics, generation, bytes(frame[CORRELATION_ID_END:]) if body_size <= PLAN_BYTES_MAX else b""
     )
     connection.last_fetch = plan if plan.body else None
     return plan
@@ -191,7 +241,9 @@ def read_partition(entry: FetchEntry, is_committed: bool, max_bytes: int, is_fir
     read.high_watermark = read.last_stable_offset = state.high_watermark.offset
     read.log_start_offset = log.log_start_offset
     read.has_aborted_list = is_committed
-    if entry.last_fetched_epoch >= 0 and entry.last_fetched_epoch != log.latest_epoch:
+    if entry.last_fetched_epoch >= 0 and (
+        entry.last_fetched_epoch != log.latest_epoch or entry.offset > log.log_end_offset
+    ):
         epoch, end_offset = log.end_offset_for_epoch(entry.last_fetched_epoch)
         if end_offset < 0:
             return PartitionRead(entry.index, Error.OFFSET_OUT_OF_RANGE)
@@ -256,6 +308,9 @@ class DelayedFetch(Parked):
 
     def complete(self) -> None:
         slot = self._slot
+        if not self._plan.has_news():
+            slot.complete([self._plan.quiet_answer(self._header)])
+            return
         reads, _, _ = run(self._broker, self._plan)
         answer(self._broker, slot.connection, slot, self._header, reads)
 
@@ -264,4 +319,4 @@ def park(broker: Broker, connection: Connection, header: FrameHeader, plan: Fetc
     slot = connection.reserve()
     delayed = DelayedFetch(broker, slot, header, plan)
     slot.on_cancel = partial(broker.purgatory.cancel, delayed)
-    broker.purgatory.park(delayed, plan.max_wait_ms, plan.watched())
+    broker.purgatory.park(delayed, plan.max_wait_ms, plan.watched)

@@ -91,8 +91,19 @@ class PartsWriter:
 
 
 def encode_answer(header: FrameHeader, topics: list[tuple[bytes, list[PartitionRead]]]) -> list[Part]:
-    version = header.api_version
     writer = PartsWriter()
+    _write_answer(writer, header.api_version, topics)
+    return writer.finish(header.correlation_id)
+
+
+def encode_without_records(version: int, topics: list[tuple[bytes, list[PartitionRead]]]) -> bytes:
+    """What follows the correlation id in an answer that holds no records."""
+    writer = PartsWriter()
+    _write_answer(writer, version, topics)
+    return bytes(writer.head[_FRAME.size :])
+
+
+def _write_answer(writer: PartsWriter, version: int, topics: list[tuple[bytes, list[PartitionRead]]]) -> None:
     if version >= FIRST_FLEXIBLE_VERSION:
         writer.head += b"\0\0\0\0\0\0\0\0\0\0\0"  # header tags, throttle time, error code, session id
         _write_flexible(writer, version, topics)
@@ -101,7 +112,6 @@ def encode_answer(header: FrameHeader, topics: list[tuple[bytes, list[PartitionR
         if version >= FIRST_VERSION_WITH_SESSIONS:
             writer.head += b"\0\0\0\0\0\0"
         _write_classic(writer, version, topics)
-    return writer.finish(header.correlation_id)
 
 
 def encode_session_error(header: FrameHeader, error: Error) -> bytes:

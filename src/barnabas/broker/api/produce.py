@@ -98,7 +98,7 @@ def produce_in_lane(lane: Lane, connection: Connection, header: FrameHeader, fra
         return False
     batch = frame[position:batch_end]
     try:
-        check_batch_in_request(batch, header.api_version)
+        check_batch_in_request(batch, header.api_version, has_transactional_id=False)
         appended = hosted.append(batch, lane.acks)
     except KafkaError as error:
         answer = PartitionAnswer(lane.index)
@@ -118,7 +118,7 @@ def append(
         hosted = find_partition(broker, topic, index, version)
         if not ACKS_ALL <= request.acks <= 1:
             raise KafkaError(Error.INVALID_REQUIRED_ACKS, f"acks={request.acks} is none of 0, 1, -1")
-        check_batch_in_request(batch, version)
+        check_batch_in_request(batch, version, has_transactional_id=request.is_transactional)
         appended = hosted.append(batch, request.acks)
     except KafkaError as error:
         answer.error = error.error
@@ -135,10 +135,14 @@ def find_partition(broker: Broker, topic: bytes, index: int, version: int) -> Ho
     return broker.replicas.find_by_name(topic, index)
 
 
-def check_batch_in_request(batch: memoryview, version: int) -> None:
+def check_batch_in_request(batch: memoryview, version: int, *, has_transactional_id: bool) -> None:
     """What depends on the request around the batch; the log checks the batch itself."""
     attributes = batch[_LOW_ATTRIBUTES_POSITION] if len(batch) > _LOW_ATTRIBUTES_POSITION else 0
     if attributes & _TRANSACTIONAL_BIT:
+        if not has_transactional_id:
+            raise KafkaError(
+                Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch came without a transactional id"
+            )
         raise KafkaError(Error.INVALID_TXN_STATE, "no transaction is open for this producer")
     if version < FIRST_VERSION_WITH_ZSTD and attributes & _CODEC_MASK == Codec.ZSTD:
         raise KafkaError(

@@ -3,10 +3,13 @@
 Topics come in the order of their names. A page ends after the asked number of partitions, or after
 `max.request.partition.size.limit` of them, with a cursor that says where the next one begins. Replicas that may lead
 although they are out of sync are listed too, which Metadata does not do.
+
+A page is described in slices, between which the event loop has its turn.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from barnabas.broker.api import topic_names
@@ -22,33 +25,40 @@ if TYPE_CHECKING:
 
     from barnabas.broker.dispatch import Caller
     from barnabas.broker.server import Broker
-    from barnabas.metadata.image import PartitionImage, TopicImage
+    from barnabas.metadata.image import MetadataImage, PartitionImage, TopicImage
 
     Cursor: TypeAlias = m.DescribeTopicPartitionsRequest.Cursor
     ResponseTopic: TypeAlias = m.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
     ResponsePartition: TypeAlias = m.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
 
 
+SLICE_UNITS = 128
+"""Partitions described, or topics passed, between two turns of the event loop."""
+
+
 @handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions=(0, 0))
-def describe_topic_partitions(
+async def describe_topic_partitions(
     broker: Broker, request: m.DescribeTopicPartitionsRequest, caller: Caller
 ) -> m.DescribeTopicPartitionsResponse:
     if not is_cursor_valid(request):
         return refuse(request)
-    view = ClusterView(broker.image.brokers, caller.listener.name)
+    image = broker.image
+    view = ClusterView(image.brokers, caller.listener.name)
     limit = max(1, min(broker.config.max_request_partition_size_limit, request.response_partition_limit))
     response = m.DescribeTopicPartitionsResponse()
-    for name in names_to_describe(broker, request):
+    for number, name in enumerate(names_to_describe(image, request), start=1):
+        if number % SLICE_UNITS == 0:
+            await asyncio.sleep(0)
         if limit == 0:
             response.next_cursor = m.DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=0)
             break
-        topic = broker.image.topics.get(name)
+        topic = image.topics.get(name)
         if topic is None:
             response.topics.append(refuse_name(name))
             continue
         first = first_partition(request.cursor, name)
         end = min(first + limit, len(topic.partitions))
-        response.topics.append(describe_topic(view, topic, range(first, end)))
+        response.topics.append(await describe_topic(view, topic, range(first, end)))
         if end < len(topic.partitions):
             response.next_cursor = m.DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=end)
             break
@@ -76,9 +86,9 @@ def refuse(request: m.DescribeTopicPartitionsRequest) -> m.DescribeTopicPartitio
     )
 
 
-def names_to_describe(broker: Broker, request: m.DescribeTopicPartitionsRequest) -> list[str]:
+def names_to_describe(image: MetadataImage, request: m.DescribeTopicPartitionsRequest) -> list[str]:
     """The asked names, or all, from the cursor's topic on."""
-    names: Iterable[str] = {topic.name for topic in request.topics} or broker.image.topics.names
+    names: Iterable[str] = {topic.name for topic in request.topics} or image.topics.names
     if request.cursor is None:
         return sorted(names)
     start = request.cursor.topic_name
@@ -98,12 +108,17 @@ def refuse_name(name: str) -> ResponseTopic:
     )
 
 
-def describe_topic(view: ClusterView, topic: TopicImage, indexes: range) -> ResponseTopic:
+async def describe_topic(view: ClusterView, topic: TopicImage, indexes: range) -> ResponseTopic:
+    partitions = []
+    for index in indexes:
+        partitions.append(describe_partition(view, index, topic.partitions[index]))
+        if len(partitions) % SLICE_UNITS == 0:
+            await asyncio.sleep(0)
     return m.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in topic_names.INTERNAL_TOPICS,
-        partitions=[describe_partition(view, index, topic.partitions[index]) for index in indexes],
+        partitions=partitions,
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 

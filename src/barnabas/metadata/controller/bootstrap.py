@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.metadata import versions
-from barnabas.metadata.controller.configs import MIN_ISR
+from barnabas.metadata.controller.elections import MIN_ISR
 from barnabas.metadata.image import DEFAULT_BROKERS
 from barnabas.metadata.snapshot import feature_record
 from barnabas.metadata.versions import VersionedRecord
@@ -38,16 +38,27 @@ def activation_records(
         reason = m.AbortTransactionRecord(reason="the leader that began it is gone")
         records.append(VersionedRecord(reason, 0))
     if image.features.metadata_version == 0:
+        records += _first_records(bootstrap, min_insync_replicas)
+    return records
+
+
+def _first_records(bootstrap: Sequence[VersionedRecord], min_insync_replicas: int) -> list[VersionedRecord]:
+    levels = {
+        record.message.name: record.message.feature_level
+        for record in bootstrap
+        if isinstance(record.message, m.FeatureLevelRecord)
+    }
+    records = list(bootstrap)
+    if levels.get(versions.ELR_FEATURE, 0) >= 1:
+        # Eligible replicas mean something only while all brokers have the same min.insync.replicas.
         min_isr = m.ConfigRecord(
             resource_type=DEFAULT_BROKERS.type,
             resource_name=DEFAULT_BROKERS.name,
             name=MIN_ISR,
             value=str(min_insync_replicas),
         )
-        records += [
-            VersionedRecord(m.BeginTransactionRecord(name=_TRANSACTION_NAME), 0),
-            *bootstrap,
-            VersionedRecord(min_isr, 0),
-            VersionedRecord(m.EndTransactionRecord(), 0),
-        ]
-    return records
+        records.append(VersionedRecord(min_isr, 0))
+    if not versions.supports_transactions(levels.get(versions.FEATURE_NAME, versions.MINIMUM)):
+        return records
+    begin = VersionedRecord(m.BeginTransactionRecord(name=_TRANSACTION_NAME), 0)
+    return [begin, *records, VersionedRecord(m.EndTransactionRecord(), 0)]

@@ -72,13 +72,6 @@ def heartbeat(state: ControllerState, request: m.BrokerHeartbeatRequest, context
     return Decision(response, records, contact)
 
 
-def fence_expired(state: ControllerState, context: Context) -> list[VersionedRecord]:
-    """Fences one broker whose session has ended; one, so that the next decision sees what that changed."""
-    for broker_id in state.expired_brokers(context.now_ms, context.settings.session_timeout_ms):
-        return leadership.fence(state, context.settings, state.brokers[broker_id])
-    return []
-
-
 def unregister_broker(state: ControllerState, request: m.UnregisterBrokerRequest, context: Context) -> Decision:
     broker = state.brokers.get(request.broker_id)
     if broker is None:

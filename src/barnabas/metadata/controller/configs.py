@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.metadata.controller.context import Decision
+from barnabas.metadata.controller.elections import MIN_ISR
 from barnabas.metadata.controller.topic_names import check_topic_name
 from barnabas.metadata.controller.topics import check_record_count
 from barnabas.metadata.image import ConfigResource, ResourceType
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from barnabas.metadata.controller.context import Context
     from barnabas.metadata.controller.state import ControllerState
 
-MIN_ISR = "min.insync.replicas"
 VALUE_BYTES_MAX = 32_767
 
 

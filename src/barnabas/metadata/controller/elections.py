@@ -21,7 +21,6 @@ from barnabas.metadata.image import (
     PartitionImage,
     is_reserved_directory,
 )
-from barnabas.metadata.partitions import NO_LEADER_CHANGE, NO_RECOVERY_CHANGE
 from barnabas.metadata.versions import VersionedRecord
 from barnabas.protocol import messages as m
 
@@ -32,6 +31,10 @@ if TYPE_CHECKING:
     from barnabas.metadata.controller.state import ControllerState, PartitionKey
     from barnabas.metadata.image import BrokerImage
     from barnabas.protocol.uuids import Uuid
+
+
+MIN_ISR = "min.insync.replicas"
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
 
 
 class Election(Enum):
@@ -64,27 +67,37 @@ class Rules(NamedTuple):
     metadata_version: int
 
 
-def rules_for(
-    state: ControllerState,
-    settings: Settings,
-    key: PartitionKey,
-    *,
-    may_lead: Callable[[int], bool] | None = None,
-    election: Election | None = None,
-) -> Rules:
-    """The rules of one partition. `may_lead` replaces the question whether a broker is active."""
-    topic, partition = state.topic_and_partition(key)
-    min_isr = state.topic_setting(topic.name, "min.insync.replicas", settings)
-    unclean = state.topic_setting(topic.name, "unclean.leader.election.enable", settings)
-    is_unclean = settings.is_unclean_election_enabled if unclean is None else unclean.lower() == "true"
-    is_acceptable = may_lead or state.is_active
-    return Rules(
-        may_lead=lambda broker_id: is_acceptable(broker_id) and _has_online_directory(state, partition, broker_id),
-        election=election or (Election.UNCLEAN if is_unclean else Election.ONLINE),
-        min_isr=min(int(min_isr or settings.min_insync_replicas), len(topic.partitions[0].replicas)),
-        is_elr_enabled=state.features.is_elr_enabled,
-        metadata_version=state.features.metadata_version,
-    )
+class Elections:
+    """Makes the rules of partitions, many in a row, at one moment of the state."""
+
+    __slots__ = ("_min_isr", "_settings", "_state", "_unclean")
+
+    def __init__(self, state: ControllerState, settings: Settings) -> None:
+        self._state = state
+        self._settings = settings
+        self._min_isr = state.inherited_setting(MIN_ISR, settings) or str(settings.min_insync_replicas)
+        self._unclean = state.inherited_setting(UNCLEAN_ELECTION, settings)
+        if self._unclean is None:
+            self._unclean = str(settings.is_unclean_election_enabled)
+
+    def rules(
+        self, key: PartitionKey, may_lead: Callable[[int], bool] | None = None, election: Election | None = None
+    ) -> Rules:
+        """The rules of one partition. `may_lead` replaces the question whether a broker is active."""
+        state = self._state
+        topic, partition = state.topic_and_partition(key)
+        overrides = state.metadata.configs_of_topic(topic.name)
+        is_acceptable = may_lead or state.is_active
+        if election is None:
+            allows_unclean = overrides.get(UNCLEAN_ELECTION, self._unclean)
+            election = Election.UNCLEAN if str(allows_unclean).lower() == "true" else Election.ONLINE
+        return Rules(
+            may_lead=lambda broker_id: is_acceptable(broker_id) and _has_online_directory(state, partition, broker_id),
+            election=election,
+            min_isr=min(int(overrides.get(MIN_ISR, self._min_isr)), len(topic.partitions[0].replicas)),
+            is_elr_enabled=state.features.is_elr_enabled,
+            metadata_version=state.features.metadata_version,
+        )
 
 
 def change_partition(
@@ -95,11 +108,11 @@ def change_partition(
     wanted = _with_eligible(wanted, partition, target, rules)
     elected = _elect(wanted, partition, rules)
     after = _with_leader(wanted, elected, partition, rules)
+    if after == partition:
+        return None
     record = _difference(key, partition, after)
     if _begins_epoch_without_election(partition, after, rules):
         record.leader = partition.leader
-    if record == m.PartitionChangeRecord(topic_id=key.topic_id, partition_id=key.partition_id):
-        return None
     return VersionedRecord(record, versions.partition_version(rules.metadata_version))
 
 
@@ -116,10 +129,12 @@ class _Elected(NamedTuple):
 
 
 def _wanted(partition: PartitionImage, target: Target) -> PartitionImage:
-    directories = tuple(
-        target.directories.get(broker_id, directory)
-        for broker_id, directory in zip(partition.replicas, partition.directories, strict=True)
-    )
+    directories = partition.directories
+    if target.directories:
+        directories = tuple(
+            target.directories.get(broker_id, directory)
+            for broker_id, directory in zip(partition.replicas, directories, strict=True)
+        )
     return partition._replace(
         isr=partition.isr if target.isr is None else target.isr,
         directories=directories,
@@ -247,15 +262,3 @@ def _has_online_directory(state: ControllerState, partition: PartitionImage, bro
     if broker is None or directory is None or directory == LOST_DIRECTORY:
         return False
     return is_reserved_directory(directory) or directory in broker.directories
-
-
-__all__ = [
-    "NO_LEADER_CHANGE",
-    "NO_RECOVERY_CHANGE",
-    "Election",
-    "Rules",
-    "Target",
-    "change_partition",
-    "default_directory",
-    "rules_for",
-]

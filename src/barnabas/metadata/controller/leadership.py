@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.metadata import versions
-from barnabas.metadata.controller.elections import Target, change_partition, rules_for
+from barnabas.metadata.controller.elections import Elections, Target, change_partition
 from barnabas.metadata.versions import VersionedRecord
 from barnabas.protocol import messages as m
 
@@ -102,11 +102,11 @@ def _changes(
     lost_broker_id: int | None = None,
 ) -> list[VersionedRecord]:
     records = []
+    elections = Elections(state, settings)
     for key in partitions:
         _, partition = state.topic_and_partition(key)
         target = Target(isr=next_isr(partition.isr), lost_broker_id=lost_broker_id)
-        rules = rules_for(state, settings, key, may_lead=may_lead)
-        record = change_partition(key, partition, target, rules)
+        record = change_partition(key, partition, target, elections.rules(key, may_lead))
         if record is not None:
             records.append(record)
     return records

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.metadata.controller.brokers import check_broker_epoch
 from barnabas.metadata.controller.context import Decision
-from barnabas.metadata.controller.elections import Election, Target, change_partition, rules_for
+from barnabas.metadata.controller.elections import Election, Elections, Target, change_partition
 from barnabas.metadata.controller.leadership import lose_directories
 from barnabas.metadata.controller.state import PartitionKey
 from barnabas.metadata.image import NO_LEADER, RECOVERED, RECOVERING
@@ -72,7 +72,7 @@ def assign_replicas_to_dirs(
                     continue
                 _, partition = state.topic_and_partition(key)
                 target = Target(directories={broker.id: directory.id})
-                record = change_partition(key, partition, target, rules_for(state, context.settings, key))
+                record = change_partition(key, partition, target, Elections(state, context.settings).rules(key))
                 if record is not None:
                     records.append(record)
                 if directory.id not in broker.directories:
@@ -125,7 +125,7 @@ def _alter_in_sync_set(
         result.error_code = error
         return []
     target = Target(isr=tuple(members), recovery_state=wanted.leader_recovery_state)
-    record = change_partition(key, partition, target, rules_for(state, context.settings, key))
+    record = change_partition(key, partition, target, Elections(state, context.settings).rules(key))
     if record is not None:
         change = record.message
         assert isinstance(change, m.PartitionChangeRecord)
@@ -199,7 +199,9 @@ def _elect(
     if is_there if election is Election.PREFERRED else partition.leader != NO_LEADER:
         raise KafkaError(Error.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
     key = PartitionKey(topic.topic_id, partition_id)
-    record = change_partition(key, partition, Target(), rules_for(state, context.settings, key, election=election))
+    record = change_partition(
+        key, partition, Target(), Elections(state, context.settings).rules(key, election=election)
+    )
     if record is None:
         if election is Election.PREFERRED:
             raise KafkaError(Error.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available.")

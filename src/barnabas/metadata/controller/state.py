@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.metadata.controller.context import DynamicLayers
-from barnabas.metadata.image import NO_LEADER, ConfigResource, MetadataImage, PartitionImage, ResourceType
+from barnabas.metadata.image import NO_LEADER, MetadataImage, PartitionImage
 from barnabas.metadata.replay import Replay
 from barnabas.protocol import messages as m
 
@@ -152,18 +152,10 @@ class ControllerState:
             if not broker.fenced and not self.has_valid_session(broker.id, now_ms, timeout_ms)
         ]
 
-    def topic_setting(self, topic_name: str, setting: str, settings: Settings) -> str | None:
-        """A topic's setting where one was made: its own, else this node's, else the cluster's."""
-        configs = self.metadata.configs
-        for resource in (
-            ConfigResource(ResourceType.TOPIC, topic_name),
-            ConfigResource(ResourceType.BROKER, str(settings.node_id)),
-            ConfigResource(ResourceType.BROKER, ""),
-        ):
-            value = configs.of(resource).get(setting)
-            if value is not None:
-                return value
-        return None
+    def inherited_setting(self, setting: str, settings: Settings) -> str | None:
+        """A setting as topics inherit it where it was made dynamically: this node's, else the cluster's."""
+        layers = self.dynamic_layers(settings)
+        return layers.node.get(setting, layers.cluster.get(setting))
 
     def dynamic_layers(self, settings: Settings) -> DynamicLayers:
         configs = self.metadata.configs
