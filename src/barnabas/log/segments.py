@@ -359,7 +359,7 @@ class Segments:
         self._syncing |= self._unsynced
         self._unsynced.clear()
         names = self._syncing - {_FOLDER_ITSELF, recovery.PARENT_FOLDER}
-        folders = [self.folder] if self._syncing else []
+        folders = [self.folder] if _FOLDER_ITSELF in self._syncing else []
         if recovery.PARENT_FOLDER in self._syncing:
             folders.append(self.folder.rpartition("/")[0] or "/")
         return [f"{self.folder}/{name}" for name in sorted(names)], tuple(folders)

@@ -171,3 +171,12 @@ def test_the_newest_bytes_are_not_cold(tmp_path: Path, clock: ManualClock) -> No
     found = log.read(68, 1 << 20, log.end_position, whole_first_batch=True)
     assert found is not None
     assert not log.is_cold(found)
+
+
+def test_what_was_evicted_from_the_page_cache_is_cold(tmp_path: Path, clock: ManualClock) -> None:
+    log = filled(tmp_path, clock)
+    found = log.read(0, 1 << 20, log.end_position, whole_first_batch=True)
+    assert found is not None
+    os.fsync(found.file.fd)
+    os.posix_fadvise(found.file.fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    assert log.is_cold(found)
