@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def victim(tmp_path: Path) -> Iterator[Node]:
-    """A running node of Barnabas; however the test leaves it, it is gone afterwards."""
-    node = Node(tmp_path / "data", settings=SETTINGS)
+    """A running node of Barnabas, open to many clients at once; however the test leaves it, it is gone afterwards."""
+    node = Node(tmp_path / "data", settings={**SETTINGS, "socket.listen.backlog.size": "4096"})
     node.start()
     yield node
     node.kill()

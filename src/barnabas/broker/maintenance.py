@@ -88,7 +88,6 @@ class Maintenance:
 
     async def _apply_retention(self) -> None:
         async for hosted in self._partitions():
-            hosted.log.maybe_roll()
             count = hosted.log.apply_retention(hosted.state.high_watermark.offset)
             if count:
                 logger.info(

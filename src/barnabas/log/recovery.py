@@ -77,12 +77,11 @@ def create(disk: Disk, folder: str, partition_name: str, topic_id: Uuid, config:
     """A new folder with an empty log."""
     disk.make_folder(folder)
     write_topic_id(disk, f"{folder}/{PARTITION_METADATA}", topic_id)
-    epochs = LeaderEpochs(disk, folder)
-    epochs.save()
     first = create_segment(disk, folder, 0, config.segment_bytes if config.preallocate else 0)
     first.created_ms = now_ms
-    made = frozenset((PARENT_FOLDER, PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT, *_names_of(first)))
-    return LoadedLog([first], 0, 0, 0, ProducerState(partition_name), epochs, topic_id, made)
+    made = frozenset((PARENT_FOLDER, PARTITION_METADATA, *_names_of(first)))
+    producers, epochs = ProducerState(partition_name), LeaderEpochs(disk, folder)
+    return LoadedLog([first], 0, 0, 0, producers, epochs, topic_id, made)
 
 
 def load(
@@ -124,8 +123,11 @@ def load(
         tail = Tail(log_start_offset, 0)
 
     log_start_offset = max(log_start_offset, segments[0].base_offset)
-    if epochs.truncate_from_end(tail.end_offset) | epochs.truncate_from_start(log_start_offset):
+    epochs.truncate_from_end(tail.end_offset)
+    epochs.truncate_from_start(log_start_offset)
+    if not epochs.is_saved:
         epochs.save()
+        unsynced.add(LEADER_EPOCH_CHECKPOINT)
     _remove_stray_snapshots(disk, folder, snapshots, segments)
     if producers.end_offset != tail.end_offset:
         if clean_shutdown and not snapshots:
@@ -229,7 +231,7 @@ def _load_epochs(disk: Disk, folder: str, segments: list[Segment]) -> LeaderEpoc
     for segment in segments:
         for header, _, _ in scan(disk, segment.log_path, 0, segment.size):
             _take_epoch(epochs, header)
-    epochs.save()
+    epochs.is_saved = False
     return epochs
 
 
@@ -261,6 +263,8 @@ def _find_tail(disk: Disk, segment: Segment) -> Tail:
     """Walks from the last index entry to the segment's end."""
     position = index.last_offset_entry(disk, segment.folder, segment.base_offset).position
     end_offset = segment.base_offset
+    if position and position >= segment.size:
+        raise index.CorruptIndexError(f"the index of {segment.log_path} leads behind its end, to {position}")
     if segment.size:
         fd = disk.open(segment.log_path, os.O_RDONLY)
         try:
@@ -286,7 +290,6 @@ def _recover_segments(
             _unlink_segment(disk, later)
         del segments[number + 1 :]
         break
-    epochs.save()
 
 
 def _recover_segment(
@@ -390,7 +393,6 @@ def _start_over(
     segments[:] = [create_segment(disk, folder, log_start_offset, 0)]
     producers.clear(log_start_offset)
     epochs.clear()
-    epochs.save()
 
 
 def _names_of(segment: Segment) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from barnabas.log import recovery
@@ -67,6 +68,7 @@ class Segments:
         "_clock",
         "_name",
         "_random",
+        "_rising_timestamps",
         "_syncing",
         "_unsynced",
         "active",
@@ -97,6 +99,7 @@ class Segments:
         self.files = files
         self.deletions: list[Deletion] = []
         """Files of dropped segments, oldest first, to be unlinked once they are due."""
+        self._rising_timestamps: list[int] | None = None
         # Names of files, beside those of batches, that the next flush must sync, and that the current one does.
         self._unsynced: set[str] = set(loaded.unsynced)
         if loaded.unsynced:
@@ -139,6 +142,12 @@ class Segments:
         if segment.max_timestamp >= NO_TIMESTAMP:
             return segment.max_timestamp
         return self.repairing(segment, lambda: segment.load_max_timestamp(self.disk))
+
+    def rising_timestamps(self) -> list[int]:
+        """For each closed segment, the largest timestamp in it or before it: a list to search by halving."""
+        if self._rising_timestamps is None:
+            self._rising_timestamps = list(accumulate(map(self.max_timestamp_of, self.all[:-1]), max))
+        return self._rising_timestamps
 
     def open_file(self, segment: Segment) -> OpenFile:
         file = segment.file
@@ -220,6 +229,7 @@ class Segments:
             raise self.storage_error("begin a segment of", error) from error
         self.active.index = None
         self.active.recent = None
+        self._rising_timestamps = None
         self.all.append(new)
         self.active = new
 
@@ -249,6 +259,7 @@ class Segments:
             segment.index = segment.recent = None
             self.all.remove(segment)
             paths += (offset_file(self.folder, segment.base_offset, suffix) for suffix in _FILES_OF_SEGMENT)
+        self._rising_timestamps = None
         self._unsynced.add(_FOLDER_ITSELF)
         try:
             marked = mark_deleted(self.disk, paths)

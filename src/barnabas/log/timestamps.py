@@ -8,7 +8,6 @@ few batches; only the one batch that holds the answer is opened.
 from __future__ import annotations
 
 from bisect import bisect_left
-from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.log import index
@@ -28,9 +27,8 @@ class TimestampedOffset(NamedTuple):
 
 def first_at_or_after(segments: Segments, timestamp: int, start_offset: int) -> TimestampedOffset | None:
     """The first record from `start_offset` on whose timestamp is at least `timestamp`."""
-    rising = list(accumulate(map(segments.max_timestamp_of, segments.all), max))
-    for segment in segments.all[bisect_left(rising, timestamp) :]:
-        if segment.max_timestamp >= timestamp:
+    for segment in segments.all[bisect_left(segments.rising_timestamps(), timestamp) :]:
+        if segments.max_timestamp_of(segment) >= timestamp:
             found = _search_segment(segments, segment, timestamp, start_offset)
             if found is not None:
                 return found

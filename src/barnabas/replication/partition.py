@@ -119,11 +119,13 @@ class PartitionState(Generic[P]):
         return True
 
     def require_in_sync(self, min_insync_replicas: int) -> None:
-        """An acks=all write needs this many in-sync replicas before anything is appended."""
-        if len(self.isr) < min_insync_replicas:
+        """An acks=all write needs this many in-sync replicas before anything is appended, though never more than the
+        partition has."""
+        needed = min(min_insync_replicas, len(self.replicas))
+        if len(self.isr) < needed:
             raise KafkaError(
                 Error.NOT_ENOUGH_REPLICAS,
-                f"{len(self.isr)} in-sync replicas where min.insync.replicas asks for {min_insync_replicas}",
+                f"{len(self.isr)} in-sync replicas where min.insync.replicas asks for {needed}",
             )
 
     def check_reader_epoch(self, reader_epoch: int) -> Error:

@@ -156,6 +156,18 @@ def test_a_broker_in_controlled_shutdown_waits_until_the_others_know() -> None:
     assert cluster.heartbeat(1, want_shut_down=True).should_shut_down
 
 
+def test_a_broker_on_its_way_out_comes_back_only_by_a_new_registration() -> None:
+    cluster = Cluster()
+    cluster.create_topic("t")
+    cluster.heartbeat(1, want_shut_down=True)
+    cluster.now_ms += 10_000
+    cluster.expire_sessions()
+    assert cluster.heartbeat(1).is_fenced
+    assert cluster.partition("t").leader == NO_LEADER
+    cluster.start_broker(1)
+    assert cluster.partition("t").leader == 1
+
+
 def test_many_partitions_make_more_records_than_one_batch_holds() -> None:
     cluster = Cluster()
     for number in range(3):

@@ -174,7 +174,9 @@ def test_the_newest_bytes_are_not_cold(tmp_path: Path, clock: ManualClock) -> No
 
 
 def test_what_was_evicted_from_the_page_cache_is_cold(tmp_path: Path, clock: ManualClock) -> None:
-    log = filled(tmp_path, clock)
+    log = create(tmp_path, clock, TopicConfig(segment_bytes=200_000))
+    for _ in range(4):
+        log.append_as_leader(batch(b"x" * 64_000), 0)
     found = log.read(0, 1 << 20, log.end_position, whole_first_batch=True)
     assert found is not None
     os.fsync(found.file.fd)

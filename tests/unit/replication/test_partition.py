@@ -73,6 +73,10 @@ def test_acks_all_needs_the_minimum_of_in_sync_replicas() -> None:
     assert refused.value.error is Error.NOT_ENOUGH_REPLICAS
 
 
+def test_acks_all_never_needs_more_replicas_than_there_are() -> None:
+    leader(ME, OTHER, THIRD).require_in_sync(9)
+
+
 @pytest.mark.parametrize(
     ("reader_epoch", "error"),
     [(-1, Error.NONE), (3, Error.NONE), (2, Error.FENCED_LEADER_EPOCH), (4, Error.UNKNOWN_LEADER_EPOCH)],

@@ -57,7 +57,8 @@ def heartbeat(state: ControllerState, request: m.BrokerHeartbeatRequest, context
     if broker.fenced:
         if request.want_shut_down:
             response.should_shut_down = True
-        elif not request.want_fence and is_caught_up:
+        elif not request.want_fence and is_caught_up and not broker.in_controlled_shutdown:
+            # Who was on the way out comes back only by a new registration.
             records += leadership.unfence(state, settings, broker)
             response.is_fenced = False
     elif request.want_fence or (request.want_shut_down and _may_go(state, broker, session)):
