@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+HOST = "127.0.0.1"
 PeerKind = Literal["barnabas", "kafka"]
 
 SETTINGS: Mapping[str, str] = {"log.retention.check.interval.ms": "200", "log.initial.task.delay.ms": "100"}
@@ -39,9 +40,6 @@ class Peer(Protocol):
     def start(self) -> Any: ...
     def stop(self) -> None: ...
     def kill(self) -> None: ...
-
-
-HOST = "127.0.0.1"
 
 
 @contextlib.contextmanager

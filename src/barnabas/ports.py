@@ -12,6 +12,7 @@ import errno
 import fcntl
 import os
 import random
+import resource
 import time
 import uuid
 from typing import TYPE_CHECKING, Protocol
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
 _PROBE_STRIDE_BYTES = 256 * 1024
+_OPEN_FILES_UNLIMITED = 1 << 20
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 
 
@@ -99,6 +101,10 @@ class Disk(Protocol):
 
     def send_range(self, socket_fd: int, fd: int, offset: int, length: int, /) -> int:
         """Sends file bytes to a non-blocking socket without copying them through this process."""
+        ...
+
+    def open_files_max(self) -> int:
+        """How many descriptors this process may have open, sockets included."""
         ...
 
     def is_resident(self, fd: int, offset: int, length: int) -> bool:
@@ -190,6 +196,10 @@ class SystemDisk:
             os.close(fd)
             raise
         return fd
+
+    def open_files_max(self) -> int:
+        allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return allowed if allowed != resource.RLIM_INFINITY else _OPEN_FILES_UNLIMITED
 
     def is_resident(self, fd: int, offset: int, length: int) -> bool:
         """Asks the kernel for single bytes of the range with the demand not to wait for them."""

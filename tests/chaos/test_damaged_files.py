@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 from barnabas.testing.node import Node
 from tests.clients.with_confluent import ConfluentClient
-from tests.wire.batches import batch
+from tests.wire.batches import base_offsets, batch
 from tests.wire.connection import Connection
 from tests.wire.requests import LATEST, Topic, create_topic, fetch, list_offsets, produce_request
-from tests.wire.test_fetch import base_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-from barnabas.protocol import messages as m
 
 BATCHES = 3
 SEGMENT = f"{0:020}.log"

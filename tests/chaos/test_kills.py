@@ -37,6 +37,11 @@ class Load:
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
+    def await_progress(self) -> None:
+        """Wait until something more is acknowledged."""
+        before = sum(self.acknowledged)
+        wait_until(lambda: sum(self.acknowledged) > before, "records are acknowledged")
+
     def finish(self, deadline_s: float) -> None:
         """Stop sending and wait until everything is acknowledged."""
         self._is_over.set()
@@ -53,8 +58,7 @@ class Load:
                 value = b"%d:%d" % (partition, self.sent[partition])
                 self._producer.produce(self._topic, value, partition=partition, on_delivery=self._note)
                 self.sent[partition] += 1
-            self._producer.poll(0)
-            time.sleep(0.0005)
+            self._producer.poll(0.0005)
 
     def _note(self, error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
         if error is not None:
@@ -75,12 +79,8 @@ def test_no_acknowledged_record_is_lost_repeated_or_reordered_by_kills(
     chance = random.Random(200)
     load = Load(victim.bootstrap, topic)
     for _ in range(KILLS_FULL if is_chaos_full else KILLS_SHORT):
-        acknowledged_before = sum(load.acknowledged)
-        wait_until(
-            lambda before=acknowledged_before: sum(load.acknowledged) > before,  # type: ignore[misc]
-            "records are acknowledged",
-        )
-        time.sleep(chance.uniform(RUN_S_MIN, RUN_S_MAX))
+        load.await_progress()
+        time.sleep(chance.uniform(RUN_S_MIN, RUN_S_MAX))  # the random point of the kill
         victim.kill()
         victim.start()
     load.finish(60)

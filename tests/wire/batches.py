@@ -83,6 +83,18 @@ def legacy_message(magic: int, value: bytes = b"value") -> bytes:
     return struct.pack(">qi", 0, len(message)) + message
 
 
+def base_offsets(records: bytes | bytearray | memoryview | None) -> list[int]:
+    """The base offset of each whole batch."""
+    data, found, position = bytes(records or b""), [], 0
+    while position + HEADER.size <= len(data):
+        base_offset, length = HEADER.unpack_from(data, position)[:2]
+        if position + 12 + length > len(data):
+            break
+        found.append(base_offset)
+        position += 12 + length
+    return found
+
+
 def _record(offset_delta: int, key: bytes | None, value: bytes | None) -> bytes:
     body = b"\x00" + _varint(0) + _varint(offset_delta) + _sized(key) + _sized(value) + _varint(0)
     return _varint(len(body)) + body

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import APIS, ApiKey
-from barnabas.protocol.uuids import ZERO_UUID, Uuid
+from barnabas.protocol.uuids import Uuid
 from tests.peers import wait_until
 
 if TYPE_CHECKING:
@@ -46,11 +47,12 @@ def create_topic(connection: Connection, name: str, partitions: int = 1, config:
     assert created.error_code == 0, created.error_message
     made = Topic(name, created.topic_id)
     for partition in range(partitions):
-        wait_until(
-            lambda partition=partition: list_offsets(connection, made, LATEST, partition=partition).error_code == 0,  # type: ignore[misc]
-            f"{name}-{partition} has a leader",
-        )
+        wait_until(partial(_has_leader, connection, made, partition), f"{name}-{partition} has a leader")
     return made
+
+
+def _has_leader(connection: Connection, topic: Topic, partition: int) -> bool:
+    return list_offsets(connection, topic, LATEST, partition=partition).error_code == 0
 
 
 def produce_request(
@@ -270,6 +272,3 @@ def error_codes(answer: Struct) -> Iterator[int]:
 def unknown_topic() -> Topic:
     """A topic that no broker has."""
     return Topic("no-such-topic", Uuid(b"no such topic id"))
-
-
-NO_ID = ZERO_UUID

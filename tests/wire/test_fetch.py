@@ -11,7 +11,7 @@ import pytest
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 from tests.peers import wait_until
-from tests.wire.batches import HEADER, batch
+from tests.wire.batches import base_offsets, batch
 from tests.wire.connection import Connection
 from tests.wire.requests import (
     EARLIEST,
@@ -33,18 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.peers import Peer
-
-
-def base_offsets(records: bytes | bytearray | memoryview | None) -> list[int]:
-    """The base offset of each whole batch."""
-    data, found, position = bytes(records or b""), [], 0
-    while position + HEADER.size <= len(data):
-        base_offset, length = HEADER.unpack_from(data, position)[:2]
-        if position + 12 + length > len(data):
-            break
-        found.append(base_offset)
-        position += 12 + length
-    return found
 
 
 def test_a_fetch_gives_whole_batches_from_the_one_that_holds_the_offset(

@@ -20,7 +20,7 @@ from tests.wire.connection import ClosedError, Connection, frame, request_frame
 from tests.wire.requests import REQUESTS, Context, Topic, create_topic, every_version, fetch, produce
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from tests.conftest import MakeNode
@@ -31,6 +31,8 @@ FRAMES_SHORT, FRAMES_FULL = 10_000, 100_000
 GROWTH_MAX_BYTES = 20_000_000
 ANSWER_TIMEOUT_S = 0.5
 BYTE_BY_BYTE_SHARE = 0.02
+PROBE = -77
+"""A correlation id that no other request has."""
 
 API_VERSIONS = m.ApiVersionsRequest(client_software_name="test", client_software_version="1")
 
@@ -79,28 +81,31 @@ def frames(chance: random.Random, real: list[bytes], count: int) -> Iterator[byt
             yield chance.randbytes(chance.randint(4, 200))
 
 
-def is_survived(connection: Connection, data: bytes, *, byte_by_byte: bool) -> bool:
+def is_survived(connection: Connection, pieces: Iterable[bytes]) -> bool:
     """Send a frame and then a plain request; whether the connection is still good for another frame."""
-    probe = request_frame(API_VERSIONS, 3, correlation_id=-77)
     try:
-        if byte_by_byte:
-            for position in range(len(data)):
-                connection.send_bytes(data[position : position + 1])
-            connection.send_bytes(probe)
-        else:
-            connection.send_bytes(data + probe)
-        while int.from_bytes(connection.receive_frame()[:4], signed=True) != -77:
+        for piece in pieces:
+            connection.send_bytes(piece)
+        connection.send_bytes(request_frame(API_VERSIONS, 3, correlation_id=PROBE))
+        while int.from_bytes(connection.receive_frame()[:4], signed=True) != PROBE:
             pass
     except (ClosedError, TimeoutError):
         return False
     return True
 
 
+def in_pieces(chance: random.Random, data: bytes) -> list[bytes]:
+    """Mostly whole, sometimes byte by byte."""
+    if chance.random() < BYTE_BY_BYTE_SHARE:
+        return [data[n : n + 1] for n in range(len(data))]
+    return [data]
+
+
 def make_every_request_once(port: int, victim: Topic) -> None:
     """Compile all that a broker compiles on first use, before its memory is measured."""
     for data in captures(victim):
         with Connection(port) as connection:
-            is_survived(connection, frame(data), byte_by_byte=False)
+            is_survived(connection, [frame(data)])
 
 
 @pytest.mark.timeout(900)
@@ -116,7 +121,7 @@ def test_mutated_and_random_frames_harm_nobody_else(
     for data in frames(chance, captures(victim), FRAMES_FULL if is_chaos_full else FRAMES_SHORT):
         if connection is None:
             connection = Connection(node.port, ANSWER_TIMEOUT_S)
-        if not is_survived(connection, data, byte_by_byte=chance.random() < BYTE_BY_BYTE_SHARE):
+        if not is_survived(connection, in_pieces(chance, data)):
             connection.close()
             connection = None
     if connection is not None:

@@ -1,9 +1,9 @@
 """Open segment files: counted, shared between the log and the connections that send from them, and few.
 
-A fetched range names an open file. The connection that still has bytes to send holds the file (`acquire`), so that
-retention or a topic's deletion may drop the segment meanwhile: the descriptor, and with it the data, lives until
-the last holder lets go (`release`). How many descriptors stay open for later use is the pool's limit; a file that
-was not used since the pool last looked is closed first.
+A fetched range holds its file, and so does the connection that still has bytes of it to send (`acquire`): retention
+or a topic's deletion may drop the segment meanwhile, and the pool may want the descriptor back; it, and with it the
+data, lives until the last holder lets go (`release`). How many descriptors stay open for later use is the pool's
+limit; a file that was not used since the pool last looked is closed first.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from barnabas.ports import Disk
 
 OPEN_FILES_MAX = 4096
+SHARE_OF_OPEN_FILES = 2
+"""The pool takes this part of the files that the process may open; the rest is for connections and short use."""
 
 
 class OpenFile:
@@ -55,14 +57,15 @@ class OpenFile:
 
 
 class FilePool:
-    """Opens segment files and closes the ones least in use beyond `limit`. One pool serves many partitions."""
+    """Opens segment files and closes the ones least in use beyond `limit`. One pool serves many partitions of one
+    thread; without a limit it takes a share of what the process may open."""
 
     __slots__ = ("_disk", "_open", "limit")
 
-    def __init__(self, disk: Disk, limit: int = OPEN_FILES_MAX) -> None:
+    def __init__(self, disk: Disk, limit: int | None = None) -> None:
         self._disk = disk
         self._open: deque[OpenFile] = deque()
-        self.limit = limit
+        self.limit = min(OPEN_FILES_MAX, disk.open_files_max() // SHARE_OF_OPEN_FILES) if limit is None else limit
 
     def __len__(self) -> int:
         return sum(1 for file in self._open if file.segment is not None)

@@ -43,10 +43,10 @@ class LeaderEpochs:
         epochs.is_saved = True
         return epochs
 
-    def assign(self, epoch: int, start_offset: int) -> bool:
-        """The batch at `start_offset` is of this epoch. Entries that contradict it go. True when this is news, and
-        the caller must save."""
-        return epoch != self.latest and self._put(epoch, start_offset)
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """From `start_offset` on, batches are of this epoch. Entries that contradict it go. The caller saves."""
+        if epoch != self.latest:
+            self._put(epoch, start_offset)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(the largest epoch at most `epoch`, where the next one began); (-1, -1) when nothing is known of it."""
@@ -65,23 +65,18 @@ class LeaderEpochs:
         slot = bisect_right(self.entries, offset, key=_start_of) - 1
         return self.entries[slot].epoch if slot >= 0 else NO_EPOCH
 
-    def truncate_from_end(self, end_offset: int) -> bool:
-        """Forgets epochs that began at or after `end_offset`. True when there were any; the caller saves."""
-        if not self.entries or self.entries[-1].start_offset < end_offset:
-            return False
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forgets epochs that began at or after `end_offset`. The caller saves."""
         while self.entries and self.entries[-1].start_offset >= end_offset:
             self.entries.pop()
-        self._refresh()
-        return True
+            self._refresh()
 
-    def truncate_from_start(self, start_offset: int) -> bool:
+    def truncate_from_start(self, start_offset: int) -> None:
         """Lets the log begin at `start_offset`: the epoch it lies in begins there. The caller saves."""
         slot = bisect_right(self.entries, start_offset, key=_start_of) - 1
-        if slot < 0 or (slot == 0 and self.entries[0].start_offset == start_offset):
-            return False
-        self.entries[: slot + 1] = [EpochStart(self.entries[slot].epoch, start_offset)]
-        self._refresh()
-        return True
+        if slot >= 0 and self.entries[0].start_offset < start_offset:
+            self.entries[: slot + 1] = [EpochStart(self.entries[slot].epoch, start_offset)]
+            self._refresh()
 
     def clear(self) -> None:
         self.entries.clear()
@@ -91,15 +86,11 @@ class LeaderEpochs:
         write_epochs(self._disk, self._path(), self.entries)
         self.is_saved = True
 
-    def _put(self, epoch: int, start_offset: int) -> bool:
-        last = self.entries[-1] if self.entries else None
-        if last is not None and epoch == last.epoch and start_offset >= last.start_offset:
-            return False
+    def _put(self, epoch: int, start_offset: int) -> None:
         while self.entries and (self.entries[-1].epoch >= epoch or self.entries[-1].start_offset >= start_offset):
             self.entries.pop()
         self.entries.append(EpochStart(epoch, start_offset))
         self._refresh()
-        return True
 
     def _refresh(self) -> None:
         self.is_saved = False

@@ -44,9 +44,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Appended", "FileRange", "LogPosition", "PartitionLog"]
 
-HOT_TAIL_BYTES = 16 * 1024 * 1024
-"""What was written last is in the page cache: no need to ask."""
-
 PRODUCER_ID_EXPIRATION_MS = 86_400_000
 
 
@@ -56,6 +53,7 @@ class PartitionLog:
 
     __slots__ = (
         "_clock",
+        "_closed_as",
         "_disk",
         "_truncations",
         "_used",
@@ -104,6 +102,7 @@ class PartitionLog:
         self._disk = disk
         self._clock = clock
         self._truncations = 0
+        self._closed_as = (self.end_position, 0) if loaded.is_clean else None
         self._used = False
 
     @classmethod
@@ -187,8 +186,9 @@ class PartitionLog:
         return self.epochs.latest
 
     def begin_epoch(self, leader_epoch: int) -> None:
-        """This replica leads from the log's end on, in a new epoch."""
-        self._assign_epoch(leader_epoch, self.log_end_offset)
+        """This replica leads from the log's end on, in a new epoch. The checkpoint has it from its first batch on: an
+        epoch without batches leaves no trace, and a start with many partitions writes nothing for it."""
+        self.epochs.assign(leader_epoch, self.log_end_offset)
 
     def append_as_leader(self, batch: memoryview, leader_epoch: int) -> Appended:
         """Appends a client's batch at the end of the log, or finds that it is there already.
@@ -208,9 +208,8 @@ class PartitionLog:
                 producer_id, producer_epoch, sequence, last_sequence, is_transactional=is_transactional
             )
             if earlier is not None:
-                return Appended(
-                    earlier.first_offset, earlier.last_offset, earlier.timestamp, self.log_start_offset, True
-                )
+                first, last, timestamp = earlier.first_offset, earlier.last_offset, earlier.timestamp
+                return Appended(first, last, timestamp, self.log_start_offset, True)
         size = length + LENGTH_OVERHEAD
         base_offset = self.log_end_offset
         last_offset = base_offset + last_delta
@@ -219,6 +218,8 @@ class PartitionLog:
             stamp_ms = max_ms = now_ms
         if leader_epoch != self.epochs.latest:
             self.begin_epoch(leader_epoch)
+        if not self.epochs.is_saved:
+            self._save_epochs()
         if segments.must_roll(size, last_offset, max_ms, now_ms):
             self.roll(base_offset)
 
@@ -251,7 +252,9 @@ class PartitionLog:
             return Appended(first.base_offset, last.last_offset, -1, self.log_start_offset, False)
         for _, header in headers:
             if header.partition_leader_epoch >= 0:
-                self._assign_epoch(header.partition_leader_epoch, header.base_offset)
+                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        if not self.epochs.is_saved:
+            self._save_epochs()
         newest_ms = max(header.max_timestamp for _, header in headers)
         if self.segments.must_roll(size, last.last_offset, newest_ms, self._clock.now_ms()):
             self.roll(first.base_offset)
@@ -298,10 +301,7 @@ class PartitionLog:
 
     def is_cold(self, found: FileRange) -> bool:
         """Whether sending the range might wait for the device, so that it should be read ahead elsewhere first."""
-        active = self.segments.active
-        if found.file is active.file and found.position >= active.size - HOT_TAIL_BYTES:
-            return False
-        return not self._disk.is_resident(found.file.fd, found.position, found.length)
+        return self.segments.is_cold(found.file, found.position, found.length)
 
     def position_of(self, offset: int) -> LogPosition:
         """Where an offset between log start and log end lies: how a checkpointed high watermark becomes a position."""
@@ -387,10 +387,11 @@ class PartitionLog:
     def truncate_to(self, offset: int) -> bool:
         """Removes everything from `offset` on, as a follower does that has what its leader has not. True if there
         was anything. When a batch straddles the offset, it goes too."""
-        if self.epochs.truncate_from_end(min(offset, self.log_end_offset)):
-            self._save_epochs()
+        self.epochs.truncate_from_end(min(offset, self.log_end_offset))
         if offset >= self.log_end_offset:
             return False
+        if not self.epochs.is_saved:
+            self._save_epochs()
         if offset < self.segments.all[0].base_offset:
             self.truncate_fully(offset)
             return True
@@ -458,11 +459,14 @@ class PartitionLog:
 
     def close(self) -> None:
         """Ends a clean life: indexes and producer state are written, everything is synced, files are closed."""
-        self.segments.finish()
-        if self.log_end_offset > self.segments.active.base_offset:
-            # A segment that begins at the end has its snapshot already.
-            self.segments.snapshot_producers(self.log_end_offset, self.producers.producers)
-        self.flush()
+        # Where nothing happened since the last clean end, there is nothing to do: idle partitions stop at once.
+        if self._closed_as != (self.end_position, self._truncations) or self.segments.has_unsynced():
+            self.segments.finish()
+            if self.log_end_offset > self.segments.active.base_offset:
+                # A segment that begins at the end has its snapshot already.
+                self.segments.snapshot_producers(self.log_end_offset, self.producers.producers)
+            self.flush()
+            self._closed_as = (self.end_position, self._truncations)
         self.segments.release()
 
     def rename_away(self, unique_hex: str, mark: str) -> str:
@@ -482,10 +486,6 @@ class PartitionLog:
         if aborted is not None:
             self.segments.note_aborted(aborted)
 
-    def _assign_epoch(self, epoch: int, start_offset: int) -> None:
-        if self.epochs.assign(epoch, start_offset):
-            self._save_epochs()
-
     def _save_epochs(self) -> None:
         try:
             self.epochs.save()
@@ -495,5 +495,6 @@ class PartitionLog:
 
     def _move_log_start(self, offset: int) -> None:
         self.log_start_offset = offset
-        if self.epochs.truncate_from_start(offset):
+        self.epochs.truncate_from_start(offset)
+        if not self.epochs.is_saved:
             self._save_epochs()

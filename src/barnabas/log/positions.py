@@ -1,4 +1,4 @@
-"""What a log answers with: positions, results of appends, ranges of files. Plain data."""
+"""What a log answers with: positions, results of appends, ranges of files."""
 
 from __future__ import annotations
 
@@ -25,9 +25,16 @@ class Appended(NamedTuple):
     is_duplicate: bool
 
 
-class FileRange(NamedTuple):
-    """Bytes of an open segment file. Whoever keeps it beyond the current call must `file.acquire()` it."""
+class FileRange:
+    """Bytes of an open segment file. The file stays open while the range exists; whoever sends from it later, without
+    keeping the range, holds the file itself (`file.acquire()`)."""
 
-    file: OpenFile
-    position: int
-    length: int
+    __slots__ = ("file", "length", "position")
+
+    def __init__(self, file: OpenFile, position: int, length: int) -> None:
+        self.file = file.acquire()
+        self.position = position
+        self.length = length
+
+    def __del__(self) -> None:
+        self.file.release()

@@ -69,6 +69,8 @@ class LoadedLog(NamedTuple):
     producers: ProducerState
     epochs: LeaderEpochs
     topic_id: Uuid | None
+    is_clean: bool = False
+    """Whether the files are as a clean shutdown left them."""
     unsynced: frozenset[str] = frozenset()
     """Names of files that were made or changed, and have to be synced before the recovery point may move."""
 
@@ -81,7 +83,7 @@ def create(disk: Disk, folder: str, partition_name: str, topic_id: Uuid, config:
     first.created_ms = now_ms
     made = frozenset((PARENT_FOLDER, PARTITION_METADATA, *_names_of(first)))
     producers, epochs = ProducerState(partition_name), LeaderEpochs(disk, folder)
-    return LoadedLog([first], 0, 0, 0, producers, epochs, topic_id, made)
+    return LoadedLog([first], 0, 0, 0, producers, epochs, topic_id, unsynced=made)
 
 
 def load(
@@ -146,6 +148,7 @@ def load(
         producers,
         epochs,
         read_topic_id(disk, f"{folder}/{PARTITION_METADATA}"),
+        clean_shutdown,
         frozenset(unsynced),
     )
 
@@ -193,21 +196,27 @@ def _finish_interrupted_work(disk: Disk, folder: str, names: list[str]) -> None:
     Cleaned segments take the place of the old ones by way of `.swap` names. From the first such name on the exchange
     is decided; while `.cleaned` names are left, those from the lowest of them on are not.
     """
-    undecided = min((int(name[:20]) for name in names if name.endswith(CLEANED)), default=None)
-    swaps = []
+    undecided = min(_offsets_of(names, CLEANED), default=None)
     for name in names:
         if name.endswith((DELETED, CLEANED)) and not name.endswith(f".checkpoint{DELETED}"):
             unlink_if_there(disk, f"{folder}/{name}")
-        elif name.endswith(SWAP):
-            if undecided is not None and int(name[:20]) >= undecided:
-                disk.unlink(f"{folder}/{name}")
+    decided = [base for base in _offsets_of(names, SWAP) if undecided is None or base < undecided]
+    for base in sorted(set(decided)):
+        if offset_name(base, LOG + SWAP) in names:
+            _make_room_for_swap(disk, folder, base, names)
+    for name in names:
+        if name.endswith(SWAP):
+            parsed = parse_offset_file(name.removesuffix(SWAP))
+            if parsed is not None and parsed[0] in decided:
+                disk.rename(f"{folder}/{name}", f"{folder}/{name.removesuffix(SWAP)}")
             else:
-                swaps.append(name)
-    for name in swaps:
-        if name.endswith(LOG + SWAP):
-            _make_room_for_swap(disk, folder, int(name[:20]), names)
-    for name in swaps:
-        disk.rename(f"{folder}/{name}", f"{folder}/{name.removesuffix(SWAP)}")
+                disk.unlink(f"{folder}/{name}")
+
+
+def _offsets_of(names: list[str], mark: str) -> list[int]:
+    """The offsets in the names of segments' files that carry a mark."""
+    parsed = (parse_offset_file(name.removesuffix(mark)) for name in names if name.endswith(mark))
+    return [file[0] for file in parsed if file is not None]
 
 
 def _make_room_for_swap(disk: Disk, folder: str, base: int, names: list[str]) -> None:

@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+HOT_TAIL_BYTES = 16 * 1024 * 1024
+"""What was written last is in the page cache: no need to ask."""
+
 T = TypeVar("T")
 
 
@@ -133,6 +136,7 @@ class Segments:
             except (CorruptIndexError, CorruptSegmentError) as error:
                 logger.warning("the indexes of %s are made again: %s", segment.log_path, error)
             recovery.rebuild_indexes(self.disk, segment, self.config)
+            self._note_index_files(segment)
             return look_up()
         except (OSError, CorruptIndexError, CorruptSegmentError) as error:
             raise self.storage_error("read", error) from error
@@ -158,6 +162,12 @@ class Segments:
                 raise self.storage_error("read", error) from error
         file.recently_used = True
         return file
+
+    def is_cold(self, file: OpenFile, position: int, length: int) -> bool:
+        """Whether reading so much of a file might wait for the device."""
+        if file is self.active.file and position >= self.active.size - HOT_TAIL_BYTES:
+            return False
+        return not self.disk.is_resident(file.fd, position, length)
 
     def must_roll(self, size: int, last_offset: int, max_ms: int, now_ms: int) -> bool:
         """Whether a batch has to go to a new segment: the active one is full or, measured by its records, old."""
@@ -374,6 +384,9 @@ class Segments:
         if recovery.PARENT_FOLDER in self._syncing:
             folders.append(self.folder.rpartition("/")[0] or "/")
         return [f"{self.folder}/{name}" for name in sorted(names)], tuple(folders)
+
+    def has_unsynced(self) -> bool:
+        return bool(self._unsynced or self._syncing)
 
     def end_sync(self) -> None:
         self._syncing = frozenset()

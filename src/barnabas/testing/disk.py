@@ -212,6 +212,9 @@ class SimulatedDisk:
         self._count("send_range")
         return os.write(socket_fd, self._file(fd).data[offset : offset + length])
 
+    def open_files_max(self) -> int:
+        return 1024
+
     def is_resident(self, fd: int, offset: int, length: int) -> bool:
         return offset + length <= len(self._file(fd).data)
 

@@ -94,16 +94,21 @@ class Node:
 
     def stop(self, *, deadline_s: float = STOP_DEADLINE_S) -> None:
         """Ask for a clean stop (SIGTERM) and check that the node left with exit code 0."""
+        code = self.end(signal.SIGTERM, deadline_s=deadline_s)
+        if code != 0:
+            raise NodeError(f"the node left with exit code {code} after SIGTERM{self._log_tail()}")
+
+    def end(self, number: signal.Signals, *, deadline_s: float = STOP_DEADLINE_S) -> int:
+        """Send a signal that is to end the node, and return its exit code."""
         process = self._running()
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         try:
             code = process.wait(deadline_s)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise NodeError(f"the node did not stop within {deadline_s} s of SIGTERM{self._log_tail()}") from None
+            raise NodeError(f"the node was there {deadline_s} s after {number.name}{self._log_tail()}") from None
         self._process = None
-        if code != 0:
-            raise NodeError(f"the node left with exit code {code} after SIGTERM{self._log_tail()}")
+        return code
 
     def kill(self) -> None:
         """End the node with SIGKILL, as a power cut would end its process; also right for one that is gone already."""

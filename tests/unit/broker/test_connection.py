@@ -105,7 +105,7 @@ def test_replies_leave_in_the_order_of_their_requests_whatever_order_they_are_re
         slots: dict[bytes, Slot] = {}
 
         def handler(connection: Connection, frame: memoryview) -> None:
-            if frame[:4] == b"slow":
+            if bytes(frame[:4]) == b"slow":
                 slots[bytes(frame)] = connection.reserve()
             else:
                 connection.reply_bytes(framed(bytes(frame)))

@@ -145,4 +145,4 @@ def image_of(records: list[Message]) -> MetadataImage:
 
 
 TestClusterLife: Any = ClusterLife.TestCase
-TestClusterLife.settings = settings(max_examples=1500, stateful_step_count=40, deadline=None)
+TestClusterLife.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

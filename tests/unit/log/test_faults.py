@@ -221,3 +221,19 @@ def test_an_append_never_waits_for_the_device(disk: SimulatedDisk, clock: Manual
     assert len(log.segments.all) == 20
     assert "fsync" not in disk.calls
     assert "sync_dir" not in disk.calls
+
+
+def test_closing_a_log_that_nobody_touched_since_its_clean_end_costs_nothing(
+    disk: SimulatedDisk, clock: ManualClock
+) -> None:
+    log = create("", clock, disk=disk)
+    log.append_as_leader(batch(b"a"), 0)
+    log.close()
+    again = reopen(log, clock, clean_shutdown=True, disk=disk)
+    assert offsets(again) == [0]
+    disk.calls.clear()
+    again.close()
+    assert disk.calls == {}
+    again.append_as_leader(batch(b"b"), 0)
+    again.close()
+    assert disk.calls["fsync"] > 0

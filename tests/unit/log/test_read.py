@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from typing import TYPE_CHECKING
 
 import pytest
@@ -104,8 +105,10 @@ def test_a_held_file_outlives_its_segment(tmp_path: Path, clock: ManualClock) ->
         deletion.run(SystemDisk())
 
     assert os.pread(found.file.fd, found.length, found.position) == expected
-    fd = found.file.fd
-    found.file.release()
+    file, fd = found.file, found.file.fd
+    del found
+    assert os.pread(fd, len(expected), 0) == expected, "who acquired it holds it still"
+    file.release()
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(fd)
 
@@ -133,6 +136,15 @@ def test_no_more_files_are_open_than_the_pool_allows(tmp_path: Path, clock: Manu
         assert [record.offset for record in read_records(log)] == list(range(80))
     assert len(os.listdir("/proc/self/fd")) - before <= 4
     assert len(files) <= 4
+
+
+def test_the_pool_leaves_half_of_the_files_that_the_process_may_open_to_others() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (500, hard))
+    try:
+        assert FilePool(SystemDisk()).limit == 250
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_log_that_nobody_uses_closes_its_files_and_goes_on_when_somebody_does(
@@ -182,3 +194,28 @@ def test_what_was_evicted_from_the_page_cache_is_cold(tmp_path: Path, clock: Man
     os.fsync(found.file.fd)
     os.posix_fadvise(found.file.fd, 0, 0, os.POSIX_FADV_DONTNEED)
     assert log.is_cold(found)
+
+
+def test_a_range_keeps_its_file_open_when_the_pool_wants_it_back(tmp_path: Path, clock: ManualClock) -> None:
+    disk = SystemDisk()
+    log = PartitionLog.create(
+        f"{tmp_path}/t-0",
+        "t",
+        0,
+        TOPIC_ID,
+        SEGMENTS_OF_TEN,
+        disk=disk,
+        clock=clock,
+        files=FilePool(disk, limit=1),
+    )
+    for _ in range(35):
+        log.append_as_leader(ONE, 0)
+    before = len(os.listdir("/proc/self/fd"))
+    ranges = [log.read(offset, 1 << 20, log.end_position, whole_first_batch=True) for offset in (0, 20, 40, 60)]
+    assert len(os.listdir("/proc/self/fd")) == before + 3
+    for number, found in enumerate(ranges):
+        assert found is not None
+        assert read_header(os.pread(found.file.fd, 61, found.position)).base_offset == number * 20
+    ranges.clear()
+    del found
+    assert len(os.listdir("/proc/self/fd")) == before
