@@ -126,38 +126,49 @@ class Connection:
     # ── coming in ────────────────────────────────────────────────────────────────────────────────────────────
 
     def _on_readable(self) -> None:
-        server = self.server
-        self.last_active = server.loop.time()
+        self.last_active = self.server.loop.time()
+        self._guarded(self._receive)
+        if self._out and not self._is_writing and not self.is_closed:
+            self._send()
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """Whatever goes wrong while requests are handled ends this connection, and no other."""
         try:
-            if self._buffer is not None:
-                self._receive_large_frame(self._buffer)
-            else:
-                kept = len(self._stash)
-                if kept:
-                    server.scratch[:kept] = self._stash
-                    self._stash = b""
-                    received = self._sock.recv_into(server.scratch_view[kept:])
-                else:
-                    received = self._sock.recv_into(server.scratch)
-                if not received:
-                    self.close()
-                    return
-                self._cut_frames(server.scratch_view, kept + received)
-        except BlockingIOError:
-            return
+            work()
         except (BadRequestError, DecodeError) as error:
             self.refuse(str(error))
-            return
-        except OSError as error:
-            logger.debug("%s: %s", self, error)
-            self.close()
-            return
         except Exception:
             logger.exception("%s: closed by an error in the node, correlation id %d", self, self.correlation_id)
             self.close()
+
+    def _receive(self) -> None:
+        server = self.server
+        buffer = self._buffer
+        if buffer is not None:
+            self._receive_large_frame(buffer)
             return
-        if self._out and not self._is_writing:
-            self._send()
+        kept = len(self._stash)
+        if kept:
+            server.scratch[:kept] = self._stash
+            received = self._receive_into(server.scratch_view[kept:])
+        else:
+            received = self._receive_into(server.scratch)
+        if received:
+            self._stash = b""
+            self._cut_frames(server.scratch_view, kept + received)
+
+    def _receive_into(self, buffer: bytearray | memoryview) -> int:
+        """How many bytes came; 0 when there are none, or when the client is gone."""
+        try:
+            received = self._sock.recv_into(buffer)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError as error:
+            logger.debug("%s: %s", self, error)
+            received = 0
+        if not received:
+            self.close()
+        return received
 
     def _cut_frames(self, data: memoryview, end: int) -> None:
         """Handles every whole frame in `data[:end]` and keeps the tail."""
@@ -181,7 +192,7 @@ class Connection:
             position = frame_end
             if self.is_closed:
                 return
-            if self._backlog_bytes >= BACKLOG_BYTES or len(self._slots) >= MAX_IN_FLIGHT:
+            if self._must_pause():
                 self._send()
                 if self._must_pause():
                     self._pause()
@@ -212,9 +223,8 @@ class Connection:
         if filled == len(buffer) and filled < size:
             buffer = self._grow_buffer(buffer, min(size, 4 * filled))
         with memoryview(buffer) as view:
-            received = self._sock.recv_into(view[filled : min(size, len(buffer))])
+            received = self._receive_into(view[filled : min(size, len(buffer))])
         if not received:
-            self.close()
             return
         self._filled = filled = filled + received
         if filled < size:
@@ -227,9 +237,9 @@ class Connection:
         finally:
             self.server.buffers.give_back(buffer)
             self.server.frame_memory_freed()
-        if self._backlog_bytes >= BACKLOG_BYTES or len(self._slots) >= MAX_IN_FLIGHT:
+        if self._must_pause():
             self._send()
-            if not self.is_closed and self._must_pause():
+            if self._must_pause():
                 self._pause()
 
     def _grow_buffer(self, buffer: bytearray, capacity: int) -> bytearray:
@@ -256,14 +266,10 @@ class Connection:
     def _resume(self) -> None:
         """Goes on with what was received before the pause, then listens again."""
         self._is_paused = False
-        try:
-            if self._stash:
-                kept, self._stash = self._stash, b""
-                # A copy of its own: the shared buffer may be in use further up the stack.
-                self._cut_frames(memoryview(kept), len(kept))
-        except (BadRequestError, DecodeError) as error:
-            self.refuse(str(error))
-            return
+        kept, self._stash = self._stash, b""
+        if kept:
+            # As they are, not in the shared buffer: that may be in use further up the stack.
+            self._guarded(lambda: self._cut_frames(memoryview(kept), len(kept)))
         if not self._is_paused and not self.is_closed:
             self.server.loop.add_reader(self._fd, self._on_readable)
 
@@ -271,12 +277,13 @@ class Connection:
 
     def reply(self, parts: list[Part]) -> None:
         """Answers the request being handled. It leaves at the end of this wake-up, or behind earlier slots."""
+        self._count(parts)
         if self._slots:
             slot = Slot(self)
             slot.parts = parts
             self._slots.append(slot)
         else:
-            self._enqueue(parts)
+            self._out.extend(parts)
 
     def reply_bytes(self, data: bytes) -> None:
         """`reply` for the common single part."""
@@ -296,12 +303,13 @@ class Connection:
         if self.is_closed:
             release_parts(slot.parts or ())
             return
+        self._count(slot.parts or [])
         slots = self._slots
         if slots[0] is not slot:
             return
         while slots and (parts := slots[0].parts) is not None:
             slots.popleft()
-            self._enqueue(parts)
+            self._out.extend(parts)
         if not self._is_writing:
             self.server.flush_soon(self)
 
@@ -311,10 +319,9 @@ class Connection:
             self._send()
         self.resume_if_paused()
 
-    def _enqueue(self, parts: list[Part]) -> None:
-        out = self._out
+    def _count(self, parts: list[Part]) -> None:
+        """Bytes in memory count from the moment a reply is ready, also while it waits behind another."""
         for part in parts:
-            out.append(part)
             if type(part) is bytes:
                 self._backlog_bytes += len(part)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from barnabas.broker.controller_loop import ControllerOptions, Environment, QuorumController, Reply
 from barnabas.metadata import versions
 from barnabas.metadata.controller.decide import refusal
+from barnabas.metadata.replay import ReplayError
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.uuids import to_text
@@ -51,7 +52,8 @@ class ControllerNode:
     def open(self) -> None:
         """Reads the folder into the loader. Nothing is written yet, whatever the folder holds. May block.
 
-        Raises UnsupportedMetadataVersionError or ForeignQuorumError for a folder that this node must not serve.
+        Raises NewerMetadataError, UnsupportedMetadataVersionError or ForeignQuorumError for a folder that this node
+        must not serve, and ReplayError for one whose records contradict each other.
         """
         disk = self._environment.disk
         content = read_folder(disk, self._folder)
@@ -61,7 +63,10 @@ class ControllerNode:
         for record in self._bootstrap:
             if isinstance(record.message, m.FeatureLevelRecord):
                 versions.check_supported(record.message.name, record.message.feature_level)
-        self._environment.loader.restore(content.snapshot, content.batches)
+        try:
+            self._environment.loader.restore(content.snapshot, content.batches)
+        except ReplayError as error:
+            raise ReplayError(f"{self._folder} cannot be read: {error}") from error
         self._content = content
 
     async def start(self, endpoints: Sequence[Endpoint]) -> None:

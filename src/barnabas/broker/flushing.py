@@ -48,9 +48,11 @@ class Flusher:
         try:
             while (done := self._waiting.pop(log, None)) is not None:
                 try:
-                    flush = log.prepare_flush()
-                    await self._run_in_thread(flush.run, self._disk)
-                    log.flushed(flush)
+                    # A deleted topic's log has nothing to sync, and its folder may be another's by now.
+                    if not log.is_gone:
+                        flush = log.prepare_flush()
+                        await self._run_in_thread(flush.run, self._disk)
+                        log.flushed(flush)
                 except Exception as error:
                     _settle(done, error)
                 else:

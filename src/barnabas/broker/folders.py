@@ -1,7 +1,8 @@
 """The data folders of a node at its start: locked, checked, formatted where they are new.
 
-A folder belongs to one node of one cluster (`meta.properties`). What belongs to another is refused before anything is
-written; a new folder is formatted for a cluster of its own with this node as the only voter.
+A folder belongs to one node of one cluster (`meta.properties`). What belongs to another, or has data but does not say
+whose, is refused before anything is written; an empty folder is formatted for a cluster of its own with this node as
+the only voter.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.log.data_dir import DataDir
 from barnabas.log.files import FilePool
-from barnabas.log.meta_properties import MetaProperties
+from barnabas.log.meta_properties import META_PROPERTIES, MetaProperties
+from barnabas.log.names import parse_folder
 from barnabas.protocol import uuids
 from barnabas.raft.batches import VoterEndpoint, VoterNode
 from barnabas.raft.format import format_metadata
+from barnabas.raft.log import metadata_folder
 from barnabas.replication.log_store import OpenDir
 
 if TYPE_CHECKING:
@@ -37,8 +40,6 @@ class Folders(NamedTuple):
     dirs: tuple[OpenDir, ...]
     metadata_folder: str
     metadata_directory_id: Uuid
-    previous_broker_epoch: int
-    """Of the run before, if all folders were closed cleanly after it; else -1."""
 
     def unlock(self) -> None:
         for open_dir in self.dirs:
@@ -58,6 +59,9 @@ def open_folders(
             locked.append(DataDir.lock(path, disk=disk, clock=clock, files=files, random=random))
         found = _check_identities(config, locked)
         cluster_id = next((meta.cluster_id for meta in found if meta), uuids.to_text(random.uuid()))
+        for data_dir, meta in zip(locked, found, strict=True):
+            if meta is None:
+                _require_empty(data_dir, disk)
         metas = [
             meta or _format(config, data_dir, cluster_id, controller_endpoints, disk=disk, clock=clock, random=random)
             for data_dir, meta in zip(locked, found, strict=True)
@@ -66,16 +70,11 @@ def open_folders(
         for data_dir in locked:
             data_dir.unlock()
         raise
-    epochs = [data_dir.take_clean_shutdown() for data_dir in locked]
     return Folders(
         cluster_id,
-        tuple(
-            OpenDir(meta.directory_id, data_dir, epoch is not None)
-            for meta, data_dir, epoch in zip(metas, locked, epochs, strict=True)
-        ),
+        tuple(OpenDir(meta.directory_id, data_dir) for meta, data_dir in zip(metas, locked, strict=True)),
         config.metadata_log_dir,
         metas[paths.index(config.metadata_log_dir.rstrip("/"))].directory_id,
-        min(-1 if epoch is None else epoch for epoch in epochs),
     )
 
 
@@ -91,6 +90,20 @@ def _check_identities(config: BrokerConfig, dirs: Sequence[DataDir]) -> list[Met
                 f"set node.id={meta.node_id}, or use another folder"
             )
     return metas
+
+
+def _require_empty(data_dir: DataDir, disk: Disk) -> None:
+    """A folder with data but without `meta.properties` has lost its identity: formatting it would lose the data too.
+    What an interrupted formatting left behind is no data."""
+    metadata = metadata_folder(data_dir.path)
+    holds = [name for name in disk.list_folder(data_dir.path) if parse_folder(name) is not None]
+    if holds == [metadata.rpartition("/")[2]] and not any(name.endswith(".log") for name in disk.list_folder(metadata)):
+        holds = []
+    if holds:
+        raise FolderError(
+            f"{data_dir.path} holds {holds[0]} but no {META_PROPERTIES}, so nobody knows whose it is: "
+            "put that file back, or use an empty folder"
+        )
 
 
 def _format(

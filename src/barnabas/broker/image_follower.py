@@ -43,6 +43,15 @@ class ImageFollower:
             await waiter
 
     async def run(self) -> None:
+        try:
+            await self._follow()
+        except BaseException as error:
+            for _, waiter in self._waiters:
+                if not waiter.done():
+                    waiter.set_exception(RuntimeError(f"the node no longer follows the metadata: {error!r}"))
+            raise
+
+    async def _follow(self) -> None:
         while True:
             await self._news.wait()
             self._news.clear()

@@ -17,6 +17,8 @@ from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from barnabas.broker.controller_channel import ControllerChannel
     from barnabas.broker.metadata_loader import MetadataLoader
     from barnabas.metadata.image import Endpoint
@@ -26,6 +28,8 @@ logger = logging.getLogger("barnabas.broker")
 
 NO_EPOCH = -1
 _RETRY_MS = 100
+STALE_HEARTBEATS_MAX = 3
+"""After so many in a row the controller has forgotten the registration for good, and a new one is due."""
 _RETRIABLE = (Error.NOT_CONTROLLER, Error.DUPLICATE_BROKER_REGISTRATION, Error.REQUEST_TIMED_OUT)
 """A controller may be between two leaderships, or still wait for the session of this broker's last incarnation."""
 
@@ -57,12 +61,15 @@ class BrokerLifecycle:
         *,
         heartbeat_interval_ms: int = 2000,
         stop_timeout_ms: int = 10_000,
+        on_failure: Callable[[BaseException], None] | None = None,
     ) -> None:
+        """`on_failure` is told, on this loop, what has ended the heartbeats: the controller will fence the broker."""
         self._identity = identity
         self._channel = channel
         self._loader = loader
         self._interval_s = heartbeat_interval_ms / 1000
         self._stop_timeout_s = stop_timeout_ms / 1000
+        self._on_failure = on_failure
         self._epoch = NO_EPOCH
         self._heartbeats: asyncio.Task[None] | None = None
 
@@ -87,6 +94,7 @@ class BrokerLifecycle:
             await self._loader.wait_for_offset(self._loader.image.offset + 1)
         logger.info("broker %d is unfenced with epoch %d", self._identity.broker_id, self._epoch)
         self._heartbeats = asyncio.create_task(self._beat(), name="broker heartbeats")
+        self._heartbeats.add_done_callback(self._heartbeats_ended)
 
     async def start(self) -> None:
         await self.register()
@@ -130,12 +138,26 @@ class BrokerLifecycle:
             self._heartbeats = None
 
     async def _beat(self) -> None:
+        stale_count = 0
         while True:
             await asyncio.sleep(self._interval_s)
             response = await self._channel.send(self._heartbeat())
-            if response.error_code:
-                error = Error(response.error_code)
+            error = Error(response.error_code)
+            if error is not Error.NONE:
                 logger.warning("a heartbeat of broker %d was refused: %s", self._identity.broker_id, error.name)
+            stale_count = stale_count + 1 if error is Error.STALE_BROKER_EPOCH else 0
+            if stale_count >= STALE_HEARTBEATS_MAX:
+                # The new registration is fenced; the next heartbeat asks to be unfenced, as every one does.
+                await self.register()
+                logger.warning("broker %d has registered again, with epoch %d", self._identity.broker_id, self._epoch)
+                stale_count = 0
+
+    def _heartbeats_ended(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        logger.error("broker %d beats no more: %s", self._identity.broker_id, error, exc_info=error)
+        if self._on_failure is not None:
+            self._on_failure(error)
 
     async def _until_answered(self, request: m.BrokerRegistrationRequest | m.BrokerHeartbeatRequest) -> Any:
         """Repeats a request while there is no controller to answer it."""

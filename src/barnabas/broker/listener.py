@@ -22,8 +22,7 @@ ACCEPTS_PER_TURN = 64
 
 
 class ConnectionLimits:
-    """`max.connections` and its kin; a value of None means no limit of its own. Replaced as a whole when the
-    configuration changes."""
+    """`max.connections` and its kin. Replaced as a whole when the configuration changes."""
 
     __slots__ = ("idle_seconds_max", "per_ip", "per_ip_overrides", "total")
 
@@ -129,6 +128,7 @@ class ListenerServer:
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         for connection in list(self.connections):
+            connection.flush()
             connection.close()
 
     def stop_accepting(self) -> None:

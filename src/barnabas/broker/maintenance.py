@@ -23,6 +23,7 @@ logger = logging.getLogger("barnabas.maintenance")
 VISITED_PER_TURN = 50
 IDLE_FILES_INTERVAL_MS = 30_000
 DELETION_INTERVAL_MS = 1_000
+OFFLINE_INTERVAL_MS = 2_000
 FLUSH_LOOK_INTERVAL_MS = 1_000
 
 
@@ -32,6 +33,7 @@ class Maintenance:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._tasks: list[asyncio.Task[None]] = []
+        self._stopping = asyncio.Event()
 
     def start(self) -> None:
         broker = self._broker
@@ -54,6 +56,7 @@ class Maintenance:
                 lambda: broker.config.replica_high_watermark_checkpoint_interval_ms,
                 self._checkpoint_high_watermarks,
             ),
+            ("offline partitions", lambda: OFFLINE_INTERVAL_MS, lambda: broker.replicas.retry_offline(broker.config)),
             ("deletion", lambda: DELETION_INTERVAL_MS, self._delete_due_files),
             ("idle files", lambda: IDLE_FILES_INTERVAL_MS, self._release_idle_files),
             (
@@ -65,18 +68,24 @@ class Maintenance:
         self._tasks = [asyncio.ensure_future(self._repeat(*chore)) for chore in chores]
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        """Returns when the chore that is under way is done: none is cut off in the middle of a file."""
+        self._stopping.set()
+        await asyncio.gather(*self._tasks)
         self._tasks = []
 
     async def _repeat(self, name: str, interval_ms: Callable[[], int], chore: Callable[[], Awaitable[None]]) -> None:
-        while True:
-            await asyncio.sleep(interval_ms() / 1000)
+        while not await self._is_stopped_within(interval_ms() / 1000):
             try:
                 await chore()
-            except (OSError, KafkaError) as error:
-                logger.error("%s: %s; it is tried again in %d ms", name, error, interval_ms())
+            except Exception:
+                logger.exception("%s: failed, and is tried again in %d ms", name, interval_ms())
+
+    async def _is_stopped_within(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._stopping.wait()
+        except TimeoutError:
+            return False
 
     async def _partitions(self) -> AsyncIterator[HostedPartition]:
         """Every hosted partition that is still hosted when its turn comes."""
@@ -88,7 +97,11 @@ class Maintenance:
 
     async def _apply_retention(self) -> None:
         async for hosted in self._partitions():
-            count = hosted.log.apply_retention(hosted.state.high_watermark.offset)
+            try:
+                count = hosted.log.apply_retention(hosted.state.high_watermark.offset)
+            except KafkaError as error:
+                logger.error("retention: %s", error.message)
+                continue
             if count:
                 logger.info(
                     "%s: retention removed %d segments, it starts at %d", hosted, count, hosted.log.log_start_offset
@@ -119,7 +132,10 @@ class Maintenance:
 
     async def _release_idle_files(self) -> None:
         async for hosted in self._partitions():
-            hosted.log.release_if_idle()
+            try:
+                hosted.log.release_if_idle()
+            except KafkaError as error:
+                logger.error("idle files: %s", error.message)
 
     async def _expire_producers(self) -> None:
         expiration_ms = self._broker.config.producer_id_expiration_ms

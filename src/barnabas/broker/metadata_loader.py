@@ -33,6 +33,8 @@ class MetadataLoader:
         self._loader = ImageLoader(MetadataImage(cluster_id))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._image = self._loader.image
+        self.kraft_version = 0
+        """The level of the quorum's protocol, which control records finalize."""
         self._listeners: list[Callable[[MetadataImage, MetadataDelta], None]] = []
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
         self._sequence = count()
@@ -58,6 +60,7 @@ class MetadataLoader:
             for record in snapshot.records:
                 replay.apply(record)
             snapshot_id = snapshot.id
+            self.kraft_version = snapshot.kraft_version
             self._loader = ImageLoader(
                 replay.freeze(
                     offset=snapshot_id.end_offset - 1, epoch=snapshot_id.epoch, timestamp_ms=snapshot.timestamp_ms
@@ -82,6 +85,8 @@ class MetadataLoader:
         for message in batch.records:
             if isinstance(message, m.LeaderChangeMessage):
                 self._loader.set_controller(message.leader_id)
+            elif isinstance(message, m.KRaftVersionRecord):
+                self.kraft_version = message.kraft_version
         self._loader.skip_batch(**place)
 
     # The broker's event loop
@@ -111,8 +116,17 @@ class MetadataLoader:
         if self._image.offset < offset:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             heapq.heappush(self._waiters, (offset, next(self._sequence), waiter))
-            await waiter
+            try:
+                await waiter
+            finally:
+                if waiter.cancelled():
+                    self._forget(waiter)
         return self._image
+
+    def _forget(self, abandoned: asyncio.Future[None]) -> None:
+        """Nobody waits here any longer, and the offset may never come."""
+        self._waiters = [entry for entry in self._waiters if entry[2] is not abandoned]
+        heapq.heapify(self._waiters)
 
     def _publish(self, publication: Publication) -> None:
         self._image = publication.image

@@ -13,7 +13,6 @@ import logging
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import uvloop
@@ -39,7 +38,7 @@ from barnabas.replication.purgatory import Purgatory
 from barnabas.replication.replica_manager import ReplicaManager
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from barnabas.broker.connection import FilePart
     from barnabas.config.broker import BrokerConfig
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("barnabas.node")
 
-IO_THREADS = 8
 WARM_CHUNK_BYTES = 256 * 1024
 PLAINTEXT_PROTOCOL = 0
 
@@ -71,7 +69,7 @@ class Broker:
         self._static_config = config
         self._folders = folders
         self._doors = doors
-        self._threads = ThreadPoolExecutor(IO_THREADS, thread_name_prefix="io")
+        self._threads = ThreadPoolExecutor(config.background_threads, thread_name_prefix="io")
         self.flusher = Flusher(self.disk, self.run_in_thread)
         self.store = LogStore(folders.dirs, self.run_in_thread, self.flusher.flush_soon)
         self.replicas = ReplicaManager(self.node_id, self.store, self.purgatory, self.clock, self.run_in_thread)
@@ -92,9 +90,7 @@ class Broker:
         self._following: asyncio.Task[None] | None = None
         self.api = ApiState(self)
         self._maintenance = Maintenance(self)
-        self._lifecycle = BrokerLifecycle(
-            self._identity(), self.channel, self.metadata, heartbeat_interval_ms=config.broker_heartbeat_interval_ms
-        )
+        self._lifecycle: BrokerLifecycle | None = None
         self._stopping = asyncio.Event()
         self._failure: BaseException | None = None
 
@@ -118,18 +114,26 @@ class Broker:
     # ── start ────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def start(self) -> None:
-        """Returns when clients are served."""
+        """Returns when clients are served. A folder that must not be served is refused before it is written to."""
         self.controller.open()
         self.metadata.attach(self.loop)
         self.metadata.add_listener(self._follower.image_published)
         initial = self.metadata.image
         self._take_dynamic_config(initial)
-        opening = self.run_in_thread(self._open_logs, initial)
-        await self.controller.start(self._endpoints(self._doors.advertised_controller))
-        await opening
         self._follower.image_published(initial, initial.diff(self._follower.image))
+        opening = self.run_in_thread(self._open_logs, initial)
+        try:
+            await self.controller.start(self._endpoints(self._doors.advertised_controller))
+        finally:
+            previous_epoch = await opening
         self._following = asyncio.ensure_future(self._follower.run())
-        self._following.add_done_callback(self._following_ended)
+        self._following.add_done_callback(self._task_ended)
+        self._lifecycle = BrokerLifecycle(
+            self._identity(previous_epoch),
+            self.channel,
+            self.metadata,
+            heartbeat_interval_ms=self.config.broker_heartbeat_interval_ms,
+        )
         await self._lifecycle.start()
         await self.settled()
         self.store.set_unclaimed_aside()
@@ -138,11 +142,11 @@ class Broker:
         gc.collect()
         gc.freeze()
 
-    def _open_logs(self, image: MetadataImage) -> None:
+    def _open_logs(self, image: MetadataImage) -> int:
         def config_of(partition: TopicPartition) -> TopicConfig:
             return resolve_topic_config(image.configs.of_topic(partition.topic), self.config)
 
-        self.store.open(
+        return self.store.open(
             config_of,
             threads_per_dir=self.config.num_recovery_threads_per_data_dir,
             producer_expiration_ms=self.config.producer_id_expiration_ms,
@@ -157,7 +161,7 @@ class Broker:
             metadata_limits(self.config),
         )
 
-    def _identity(self) -> BrokerIdentity:
+    def _identity(self, previous_epoch: int) -> BrokerIdentity:
         return BrokerIdentity(
             self.node_id,
             self.cluster_id,
@@ -165,7 +169,7 @@ class Broker:
             self._endpoints(self._doors.advertised),
             tuple(open_dir.directory_id for open_dir in self._folders.dirs),
             self.config.broker_rack,
-            self._folders.previous_broker_epoch,
+            previous_epoch,
         )
 
     def _endpoints(self, listeners: Iterable[Listener]) -> tuple[Endpoint, ...]:
@@ -184,11 +188,14 @@ class Broker:
         except ConfigError as error:
             logger.error("the dynamic configuration is not taken over: %s", error)
             return
+        for name, reason in config.ignored_dynamic.items():
+            if self.config.ignored_dynamic.get(name) != reason:
+                logger.warning("the dynamic setting %s has no effect: %s", name, reason)
         self.config = config
         self.fetch_bytes_max = config.fetch_max_bytes
         self._doors.configure(config)
 
-    def _following_ended(self, task: asyncio.Task[None]) -> None:
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fail(error)
 
@@ -207,37 +214,43 @@ class Broker:
     def listeners(self) -> tuple[Listener, ...]:
         return self._doors.advertised
 
-    @property
-    def is_stopping(self) -> bool:
-        return self._stopping.is_set()
-
     def request_stop(self) -> None:
         self._stopping.set()
 
-    async def serve(self) -> None:
+    async def stop_requested(self) -> None:
         """Returns when the node shall stop; raises what made it fail."""
         await self._stopping.wait()
         if self._failure is not None:
             raise self._failure
 
     async def stop(self) -> None:
-        """A clean end: leadership is given up, clients are let go, everything is written and synced."""
+        """A clean end: leadership is given up, clients are let go, everything is written and synced. A step that
+        fails is logged and does not keep the others from being taken."""
+        epoch = self._lifecycle.epoch if self._lifecycle is not None else -1
         self._doors.stop_accepting()
-        await self._maintenance.stop()
-        await self._lifecycle.stop()
+        await self._take_step(self._maintenance.stop())
+        if self._lifecycle is not None:
+            await self._take_step(self._lifecycle.stop())
         self.purgatory.complete_all()
         self.purgatory.close()
-        await self._doors.close()
-        await self.api.close()
+        await self._take_step(self._doors.close())
+        await self._take_step(self.api.close())
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
-        await self.flusher.close()
+        await self._take_step(self.flusher.close())
         offsets = {hosted.log: hosted.state.high_watermark.offset for hosted in self.replicas}
-        await self.run_in_thread(self.store.close, offsets, self._lifecycle.epoch)
-        await self.controller.stop()
+        await self._take_step(self.run_in_thread(self.store.close, offsets, epoch))
+        await self._take_step(self.controller.stop())
         self.metadata.detach()
         self._threads.shutdown()
+
+    async def _take_step(self, step: Awaitable[None]) -> None:
+        try:
+            await step
+        except Exception as error:
+            logger.exception("a step of stopping failed")
+            self._failure = self._failure or error
 
 
 def read_through(disk: SystemDisk, parts: Sequence[FilePart]) -> None:
@@ -262,26 +275,57 @@ async def _run(config: BrokerConfig, on_ready: Callable[[Iterable[Listener]], No
     register_all()
     doors = Doors(config, asyncio.get_running_loop())
     doors.bind()
-    folders = open_folders(
-        config, doors.advertised_controller, disk=SystemDisk(), clock=SystemClock(), random=SystemRandom()
-    )
-    broker = Broker(config, folders, doors)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        broker.loop.add_signal_handler(number, partial(_on_signal, broker, number))
     try:
-        await broker.start()
-        on_ready(broker.listeners)
-        await broker.serve()
+        folders = open_folders(
+            config, doors.advertised_controller, disk=SystemDisk(), clock=SystemClock(), random=SystemRandom()
+        )
+    except BaseException:
+        doors.stop_accepting()
+        raise
+    broker = Broker(config, folders, doors)
+    signals = Signals(broker)
+    try:
+        return await _serve(broker, on_ready)
     finally:
         await broker.stop()
         folders.unlock()
+        signals.close()
+
+
+async def _serve(broker: Broker, on_ready: Callable[[Iterable[Listener]], None]) -> int:
+    """Starts the node and waits until it shall stop, which may come before it has started."""
+    starting = asyncio.ensure_future(broker.start())
+    stop_requested = asyncio.ensure_future(broker.stop_requested())
+    try:
+        await asyncio.wait({starting, stop_requested}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            on_ready(broker.listeners)
+        await stop_requested
+    finally:
+        for task in (starting, stop_requested):
+            task.cancel()
+        await asyncio.gather(starting, stop_requested, return_exceptions=True)
     return 0
 
 
-def _on_signal(broker: Broker, number: signal.Signals) -> None:
-    """The first signal asks for a clean stop, the second forces the end."""
-    if broker.is_stopping:
-        logger.warning("%s again: stopping at once", number.name)
-        os._exit(1)
-    logger.info("%s: stopping", number.name)
-    broker.request_stop()
+class Signals:
+    """The first SIGTERM or SIGINT asks for a clean stop, the second forces the end."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._seen = 0
+        for number in (signal.SIGTERM, signal.SIGINT):
+            broker.loop.add_signal_handler(number, self._on_signal, number)
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        self._seen += 1
+        if self._seen > 1:
+            logger.warning("%s again: stopping at once", number.name)
+            os._exit(1)
+        logger.info("%s: stopping", number.name)
+        self._broker.request_stop()
+
+    def close(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._broker.loop.remove_signal_handler(number)

@@ -120,7 +120,9 @@ def start_errors() -> tuple[type[Exception], ...]:
     from barnabas.log.checkpoints import CheckpointError
     from barnabas.log.data_dir import FolderInUseError
     from barnabas.log.meta_properties import MetaPropertiesError
+    from barnabas.metadata.replay import ReplayError
     from barnabas.metadata.versions import UnsupportedMetadataVersionError
+    from barnabas.raft.batches import NewerMetadataError
     from barnabas.raft.log import MissingMetadataError
     from barnabas.raft.quorum_state import QuorumStateError
     from barnabas.raft.snapshots import CorruptCheckpointError
@@ -134,7 +136,9 @@ def start_errors() -> tuple[type[Exception], ...]:
         ForeignQuorumError,
         MetaPropertiesError,
         MissingMetadataError,
+        NewerMetadataError,
         QuorumStateError,
+        ReplayError,
         UnsupportedMetadataVersionError,
     )
 

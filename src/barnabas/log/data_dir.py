@@ -132,17 +132,25 @@ class DataDir:
         return opened
 
     def create_partition(self, partition: TopicPartition, topic_id: Uuid, config: TopicConfig) -> PartitionLog:
-        return PartitionLog.create(
-            f"{self.path}/{partition_folder(*partition)}",
-            partition.topic,
-            partition.partition,
-            topic_id,
-            config,
-            disk=self._disk,
-            clock=self._clock,
-            files=self._files,
-            random=self._random,
-        )
+        """Makes a new partition's folder and files, all of them or none."""
+        folder = f"{self.path}/{partition_folder(*partition)}"
+        if self._disk.exists(folder):
+            raise FileExistsError(f"{folder} exists already")
+        try:
+            return PartitionLog.create(
+                folder,
+                partition.topic,
+                partition.partition,
+                topic_id,
+                config,
+                disk=self._disk,
+                clock=self._clock,
+                files=self._files,
+                random=self._random,
+            )
+        except BaseException:
+            remove_partition_folder(self._disk, folder)
+            raise
 
     def discard(self, log: PartitionLog) -> str:
         """Takes a deleted topic's partition out of sight. Returns the folder for `remove_partition_folder`."""

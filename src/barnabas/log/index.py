@@ -184,8 +184,8 @@ class ActiveIndex:
         while kept and TIME_ENTRY.unpack_from(times, (kept - 1) * TIME_ENTRY.size)[1] >= relative:
             kept -= 1
         self._times_on_file = kept
-        _cut(self._disk, self._offset_path(), self._offsets_on_file * OFFSET_ENTRY.size)
-        _cut(self._disk, self._time_path(), kept * TIME_ENTRY.size)
+        cut_file(self._disk, self._offset_path(), self._offsets_on_file * OFFSET_ENTRY.size)
+        cut_file(self._disk, self._time_path(), kept * TIME_ENTRY.size)
         self._last_timestamp = TIME_ENTRY.unpack_from(times, (kept - 1) * TIME_ENTRY.size)[0] if kept else NO_TIMESTAMP
 
     def _offset_entry(self, entries: bytearray, slot: int) -> OffsetPosition:
@@ -255,7 +255,7 @@ def truncate_aborted_txns(disk: Disk, folder: str, base_offset: int, offset: int
     kept = [txn for txn in read_aborted_txns(disk, folder, base_offset) if txn.last_offset < offset]
     path = offset_file(folder, base_offset, TXN_INDEX)
     if disk.exists(path):
-        _cut(disk, path, len(kept) * ABORTED_TXN.size)
+        cut_file(disk, path, len(kept) * ABORTED_TXN.size)
 
 
 def _last_at_most(entries: bytearray | bytes, entry: Struct, key: int) -> int:
@@ -338,7 +338,8 @@ def _write(disk: Disk, path: str, position: int, data: bytearray) -> None:
         disk.close(fd)
 
 
-def _cut(disk: Disk, path: str, length: int) -> None:
+def cut_file(disk: Disk, path: str, length: int) -> None:
+    """Makes a file so long, whoever has it open."""
     fd = disk.open(path, os.O_WRONLY | os.O_CREAT)
     try:
         disk.truncate(fd, length)

@@ -58,6 +58,7 @@ class PartitionLog:
         "_truncations",
         "_used",
         "epochs",
+        "is_gone",
         "last_flush_ms",
         "log_end_offset",
         "log_start_offset",
@@ -97,6 +98,7 @@ class PartitionLog:
         self.producers = loaded.producers
         self.epochs = loaded.epochs
         self.last_flush_ms = clock.now_ms()
+        self.is_gone = False
         self.on_roll: Callable[[PartitionLog], None] | None = None
         """Called when a segment was closed: what it holds should be flushed soon, in another thread."""
         self._disk = disk
@@ -253,8 +255,7 @@ class PartitionLog:
         for _, header in headers:
             if header.partition_leader_epoch >= 0:
                 self.epochs.assign(header.partition_leader_epoch, header.base_offset)
-        if not self.epochs.is_saved:
-            self._save_epochs()
+        self._save_epochs()
         newest_ms = max(header.max_timestamp for _, header in headers)
         if self.segments.must_roll(size, last.last_offset, newest_ms, self._clock.now_ms()):
             self.roll(first.base_offset)
@@ -390,8 +391,7 @@ class PartitionLog:
         self.epochs.truncate_from_end(min(offset, self.log_end_offset))
         if offset >= self.log_end_offset:
             return False
-        if not self.epochs.is_saved:
-            self._save_epochs()
+        self._save_epochs()
         if offset < self.segments.all[0].base_offset:
             self.truncate_fully(offset)
             return True
@@ -417,8 +417,7 @@ class PartitionLog:
 
     def prepare_flush(self) -> Flush:
         """What to sync so that all that is in the log now survives the machine."""
-        if not self.epochs.is_saved:
-            self._save_epochs()
+        self._save_epochs()
         segments = self.segments
         paths, folders = segments.begin_sync()
         if self.log_end_offset > self.recovery_point:
@@ -471,7 +470,8 @@ class PartitionLog:
 
     def rename_away(self, unique_hex: str, mark: str) -> str:
         """Takes the log out of sight at once, by a name that ends in `mark`. Returns the new folder. This object must
-        not be used any more."""
+        not be used any more: `is_gone` says so to whoever had work with it in a queue."""
+        self.is_gone = True
         return self.segments.rename_folder(marked_folder(self.topic, self.partition, unique_hex, mark))
 
     def _take_assigned(self, header: BatchHeader, position: int, batch: memoryview) -> None:
@@ -487,6 +487,9 @@ class PartitionLog:
             self.segments.note_aborted(aborted)
 
     def _save_epochs(self) -> None:
+        """Brings the checkpoint up to date, if it is not."""
+        if self.epochs.is_saved:
+            return
         try:
             self.epochs.save()
         except OSError as error:
@@ -496,5 +499,4 @@ class PartitionLog:
     def _move_log_start(self, offset: int) -> None:
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
-        if not self.epochs.is_saved:
-            self._save_epochs()
+        self._save_epochs()

@@ -61,6 +61,19 @@ class Tail(NamedTuple):
     bytes_since_index_entry: int
 
 
+class _State(NamedTuple):
+    """What is known while a folder is being opened; the lists, sets and objects in it are changed on the way."""
+
+    disk: Disk
+    config: TopicConfig
+    segments: list[Segment]
+    snapshots: list[int]
+    producers: ProducerState
+    epochs: LeaderEpochs
+    unsynced: set[str]
+    log_start_offset: int
+
+
 class LoadedLog(NamedTuple):
     segments: list[Segment]
     log_start_offset: int
@@ -101,27 +114,14 @@ def load(
     """Everything that is known of a partition's folder. Repairs what it must, and says so in the log."""
     bases, snapshots = _survey(disk, folder)
     segments = [Segment(folder, base, disk.size(offset_file(folder, base, LOG))) for base in bases]
-    producers = ProducerState(partition_name)
     epochs = _load_epochs(disk, folder, segments)
-    tail: Tail | None = None
-    suspect = len(segments) if clean_shutdown else _number_of(segments, recovery_point)
-    unsynced = _rebuild_missing_indexes(disk, segments[:suspect], config)
-    if clean_shutdown and segments:
-        try:
-            tail = _find_tail(disk, segments[-1])
-        except (CorruptSegmentError, index.CorruptIndexError) as error:
-            logger.warning("%s was shut down cleanly, but: %s", segments[-1].log_path, error)
-            suspect -= 1
-    if suspect < len(segments):
-        start = segments[suspect].base_offset
-        _restore_producers(disk, producers, segments, snapshots, log_start_offset, start)
-        _recover_segments(disk, segments, suspect, config, producers, epochs)
-        unsynced |= {name for segment in segments[suspect:] for name in _names_of(segment)}
-        unsynced.add(LEADER_EPOCH_CHECKPOINT)
+    state = _State(disk, config, segments, snapshots, ProducerState(partition_name), epochs, set(), log_start_offset)
+    tail = _trust(state) if clean_shutdown else None
     if segments and tail is None:
+        _recover(state, segments[-1].base_offset if clean_shutdown else recovery_point)
         tail = _find_tail(disk, segments[-1])
     if tail is None or tail.end_offset < log_start_offset:
-        _start_over(disk, folder, segments, producers, epochs, log_start_offset)
+        _start_over(state, folder)
         tail = Tail(log_start_offset, 0)
 
     log_start_offset = max(log_start_offset, segments[0].base_offset)
@@ -129,15 +129,15 @@ def load(
     epochs.truncate_from_start(log_start_offset)
     if not epochs.is_saved:
         epochs.save()
-        unsynced.add(LEADER_EPOCH_CHECKPOINT)
+        state.unsynced.add(LEADER_EPOCH_CHECKPOINT)
     _remove_stray_snapshots(disk, folder, snapshots, segments)
-    if producers.end_offset != tail.end_offset:
+    if state.producers.end_offset != tail.end_offset:
         if clean_shutdown and not snapshots:
             # A clean shutdown leaves a snapshot where there are producers: without one there is nothing to replay.
-            producers.clear(tail.end_offset)
+            state.producers.clear(tail.end_offset)
         else:
-            _restore_producers(disk, producers, segments, snapshots, log_start_offset, tail.end_offset)
-    producers.expire(now_ms, producer_expiration_ms)
+            _restore_producers(disk, state.producers, segments, snapshots, log_start_offset, tail.end_offset)
+    state.producers.expire(now_ms, producer_expiration_ms)
     segments[-1].created_ms = now_ms
     segments[-1].bytes_since_index_entry = tail.bytes_since_index_entry
     return LoadedLog(
@@ -145,12 +145,36 @@ def load(
         log_start_offset,
         tail.end_offset,
         tail.end_offset if clean_shutdown else min(recovery_point, tail.end_offset),
-        producers,
+        state.producers,
         epochs,
         read_topic_id(disk, f"{folder}/{PARTITION_METADATA}"),
         clean_shutdown,
-        frozenset(unsynced),
+        frozenset(state.unsynced),
     )
+
+
+def _trust(state: _State) -> Tail | None:
+    """The end of a log that was shut down cleanly; None when there is no log, or its end contradicts that."""
+    if not state.segments:
+        return None
+    _rebuild_missing_indexes(state, state.segments)
+    last = state.segments[-1]
+    try:
+        return _find_tail(state.disk, last)
+    except (CorruptSegmentError, index.CorruptIndexError) as error:
+        logger.warning("%s was shut down cleanly, but: %s", last.log_path, error)
+        return None
+
+
+def _recover(state: _State, recovery_point: int) -> None:
+    """Checks everything from the segment on that holds the recovery point."""
+    disk, segments = state.disk, state.segments
+    first = _number_of(segments, recovery_point)
+    _rebuild_missing_indexes(state, segments[:first])
+    start = segments[first].base_offset
+    _restore_producers(disk, state.producers, segments, state.snapshots, state.log_start_offset, start)
+    _recover_segments(state, first)
+    state.unsynced.update(name for segment in segments[first:] for name in _names_of(segment))
 
 
 def reload_producers(
@@ -249,19 +273,15 @@ def _take_epoch(epochs: LeaderEpochs, header: BatchHeader) -> None:
         epochs.assign(header.partition_leader_epoch, header.base_offset)
 
 
-def _rebuild_missing_indexes(disk: Disk, segments: list[Segment], config: TopicConfig) -> set[str]:
-    """Returns the names of the files that it made."""
+def _rebuild_missing_indexes(state: _State, segments: list[Segment]) -> None:
     if not segments:
-        return set()
-    rebuilt: set[str] = set()
-    present = set(disk.list_folder(segments[0].folder))
+        return
+    present = set(state.disk.list_folder(segments[0].folder))
     for segment in segments:
-        stem = f"{segment.base_offset:020d}"
-        if stem + OFFSET_INDEX not in present or stem + TIME_INDEX not in present:
+        if any(offset_name(segment.base_offset, suffix) not in present for suffix in (OFFSET_INDEX, TIME_INDEX)):
             logger.warning("an index of %s is missing and is made again", segment.log_path)
-            rebuild_indexes(disk, segment, config)
-            rebuilt.update(_names_of(segment))
-    return rebuilt
+            rebuild_indexes(state.disk, segment, state.config)
+            state.unsynced.update(_names_of(segment))
 
 
 def _number_of(segments: list[Segment], offset: int) -> int:
@@ -284,15 +304,15 @@ def _find_tail(disk: Disk, segment: Segment) -> Tail:
     return Tail(end_offset, segment.size - position)
 
 
-def _recover_segments(
-    disk: Disk, segments: list[Segment], first: int, config: TopicConfig, producers: ProducerState, epochs: LeaderEpochs
-) -> None:
+def _recover_segments(state: _State, first: int) -> None:
     """Checks the segments from `first` on. A broken batch ends the log there: later segments go."""
+    disk, segments = state.disk, state.segments
     for number in range(first, len(segments)):
         segment = segments[number]
         if number > first:
-            _snapshot(disk, producers, segment)
-        if _recover_segment(disk, segment, config, producers, epochs):
+            path = offset_file(segment.folder, segment.base_offset, PRODUCER_SNAPSHOT)
+            write_snapshot(disk, path, state.producers.producers)
+        if _recover_segment(state, segment):
             continue
         for later in segments[number + 1 :]:
             logger.warning("%s comes after broken data and is removed", later.log_path)
@@ -301,10 +321,9 @@ def _recover_segments(
         break
 
 
-def _recover_segment(
-    disk: Disk, segment: Segment, config: TopicConfig, producers: ProducerState, epochs: LeaderEpochs
-) -> bool:
+def _recover_segment(state: _State, segment: Segment) -> bool:
     """Makes indexes and producer state again, and cuts the file after the last valid batch. True if nothing was cut."""
+    disk, producers, epochs = state.disk, state.producers, state.epochs
     rebuilt = index.ActiveIndex.cleared(disk, segment.folder, segment.base_offset)
     unlink_if_there(disk, offset_file(segment.folder, segment.base_offset, TXN_INDEX))
 
@@ -314,17 +333,13 @@ def _recover_segment(
         if aborted is not None:
             index.append_aborted_txn(disk, segment.folder, segment.base_offset, aborted)
 
-    interval = config.index_interval_bytes
+    interval = state.config.index_interval_bytes
     valid_bytes, producers.end_offset = check_segment(disk, segment, interval, rebuilt, epochs.latest, take)
     rebuilt.write_pending()
     if valid_bytes == segment.size:
         return True
     logger.warning("%s is cut at %d of %d bytes: no valid batch follows", segment.log_path, valid_bytes, segment.size)
-    fd = disk.open(segment.log_path, os.O_WRONLY)
-    try:
-        disk.truncate(fd, valid_bytes)
-    finally:
-        disk.close(fd)
+    index.cut_file(disk, segment.log_path, valid_bytes)
     segment.size = valid_bytes
     return False
 
@@ -380,28 +395,16 @@ def _remove_stray_snapshots(disk: Disk, folder: str, snapshots: list[int], segme
         snapshots.remove(offset)
 
 
-def _snapshot(disk: Disk, producers: ProducerState, segment: Segment) -> None:
-    path = offset_file(segment.folder, segment.base_offset, PRODUCER_SNAPSHOT)
-    write_snapshot(disk, path, producers.producers)
-
-
-def _start_over(
-    disk: Disk,
-    folder: str,
-    segments: list[Segment],
-    producers: ProducerState,
-    epochs: LeaderEpochs,
-    log_start_offset: int,
-) -> None:
-    """An empty log from `log_start_offset` on, in place of none, or of one that ends before it starts."""
-    for segment in segments:
-        logger.warning(
-            "%s ends before the log starts, at offset %d, and is removed", segment.log_path, log_start_offset
-        )
-        _unlink_segment(disk, segment)
-    segments[:] = [create_segment(disk, folder, log_start_offset, 0)]
-    producers.clear(log_start_offset)
-    epochs.clear()
+def _start_over(state: _State, folder: str) -> None:
+    """An empty log from its start offset on, in place of none, or of one that ends before it starts."""
+    start = state.log_start_offset
+    for segment in state.segments:
+        logger.warning("%s ends before the log starts, at offset %d, and is removed", segment.log_path, start)
+        _unlink_segment(state.disk, segment)
+    state.segments[:] = [create_segment(state.disk, folder, start, 0)]
+    state.unsynced.update(_names_of(state.segments[0]))
+    state.producers.clear(start)
+    state.epochs.clear()
 
 
 def _names_of(segment: Segment) -> list[str]:

@@ -20,6 +20,7 @@ from barnabas.log.index import (
     ActiveIndex,
     CorruptIndexError,
     append_aborted_txn,
+    cut_file,
     read_aborted_txns,
     truncate_aborted_txns,
 )
@@ -435,8 +436,10 @@ class Segments:
 
     def _cut_file(self, segment: Segment) -> None:
         """Removes what follows the last batch: of a failed write, of a truncation, of space reserved ahead."""
-        file = segment.file or self.files.open(segment)
-        self.disk.truncate(file.fd, segment.size)
+        if segment.file is not None:
+            self.disk.truncate(segment.file.fd, segment.size)
+        elif self.disk.size(segment.log_path) != segment.size:
+            cut_file(self.disk, segment.log_path, segment.size)
 
     def _finish_index(self, segment: Segment) -> None:
         """Writes all index entries out, the last of the time index being the largest timestamp of the segment."""

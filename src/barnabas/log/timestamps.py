@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.log import index
 from barnabas.protocol.batch import read_header
+from barnabas.protocol.errors import DecodeError, Error, KafkaError
 from barnabas.protocol.records import decode_records
 
 if TYPE_CHECKING:
@@ -67,7 +68,14 @@ def _search_batch(
     segments: Segments, segment: Segment, batch: BatchPlace, timestamp: int, start_offset: int
 ) -> TimestampedOffset | None:
     data = segments.disk.pread(segments.open_file(segment).fd, batch.size, batch.position)
-    for record in decode_records(data):
+    try:
+        records = decode_records(data)
+    except DecodeError as error:
+        # The broker takes batches as they come, so that a producer's garbage shows only here.
+        raise KafkaError(
+            Error.CORRUPT_MESSAGE, f"the batch at offset {batch.base_offset} holds no readable records: {error}"
+        ) from error
+    for record in records:
         if record.timestamp >= timestamp and record.offset >= start_offset:
             return TimestampedOffset(record.timestamp, record.offset, read_header(data).partition_leader_epoch)
     return None

@@ -92,5 +92,5 @@ class ImageLoader:
     def _abort(self) -> None:
         if self._before_transaction is None:
             raise ReplayError("a transaction is aborted that never began")
-        self._replay = Replay(self._before_transaction)
+        self._replay = self._replay.rewound(self._before_transaction)
         self._before_transaction = None

@@ -197,6 +197,18 @@ class Replay:
         )
         return self._image
 
+    def rewound(self, image: MetadataImage) -> Replay:
+        """A working copy that starts from an earlier image again, and keeps what no record of that time says.
+
+        That is who the controller is, and what was touched since a delta was last asked for.
+        """
+        replay = Replay(image)
+        replay.controller_id = self.controller_id
+        replay._touched_topics = self._touched_topics
+        replay._touched_resources = self._touched_resources
+        replay._touched_brokers = self._touched_brokers
+        return replay
+
     def take_delta(self, old: MetadataImage, new: MetadataImage) -> MetadataDelta:
         """What changed from `old` to `new`, looking only at what was touched since the last time this was asked."""
         delta = diff_among(

@@ -67,17 +67,21 @@ class VersionedRecord(NamedTuple):
 
 
 class UnsupportedMetadataVersionError(Exception):
-    """A metadata log or snapshot asks for a level that this software does not know."""
+    """A metadata log or snapshot asks for a level that this software does not work with."""
 
     def __init__(self, feature: str, level: int, supported: VersionRange) -> None:
+        if level > supported.highest:
+            advice = "it is too new: open the folder with newer software"
+        else:
+            advice = "it is too old: raise it first, with software that still supports it"
         super().__init__(
             f"the metadata is at {feature} {level}, and this version supports {supported.lowest} to "
-            f"{supported.highest}: nothing was changed; open the folder with newer software"
+            f"{supported.highest}; {advice}. Nothing was changed"
         )
 
 
 def check_supported(feature: str, level: int) -> None:
-    """Refuses a level that was finalized by newer software, or of a feature that only newer software has."""
+    """Refuses a level that is too old or too new, or of a feature that only newer software has."""
     supported = SUPPORTED_FEATURES.get(feature, VersionRange(0, 0))
     if level != 0 and not supported.lowest <= level <= supported.highest:
         raise UnsupportedMetadataVersionError(feature, level, supported)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.protocol.decoder import Reader, compile_reader
 from barnabas.protocol.encoder import Writer, compile_writer
-from barnabas.protocol.errors import DecodeError, EncodeError
+from barnabas.protocol.errors import DecodeError, EncodeError, UnknownFormatError
 from barnabas.protocol.structs import Struct, spec_of
 
 if TYPE_CHECKING:
@@ -79,6 +79,6 @@ def _reader(cls: type[Struct], version: int) -> Reader:
     if key not in _readers:
         spec = spec_of(cls)
         if not spec.message.versions.covers(version):
-            raise DecodeError(f"{spec.message.name} has versions {spec.message.versions}, not {version}")
+            raise UnknownFormatError(f"{spec.message.name} has versions {spec.message.versions}, not {version}")
         _readers[key] = compile_reader(cls, spec, version, _reader)
     return _readers[key]

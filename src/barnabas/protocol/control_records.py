@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.protocol import messages
 from barnabas.protocol.codec import decode, writer
-from barnabas.protocol.errors import DecodeError, EncodeError
+from barnabas.protocol.errors import DecodeError, EncodeError, UnknownFormatError
 from barnabas.protocol.structs import Message, message_class
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def decode_key(key: Buffer) -> ControlRecordType:
     try:
         return ControlRecordType(number)
     except ValueError:
-        raise DecodeError(f"no control record has type {number}") from None
+        raise UnknownFormatError(f"no control record has type {number}") from None
 
 
 def encode_control_record(message: Message) -> tuple[bytes, bytes]:

@@ -204,5 +204,9 @@ class DecodeError(ValueError):
     """Input that is not what its format says: truncated, oversized, or inconsistent with itself."""
 
 
+class UnknownFormatError(DecodeError):
+    """Input of a type or version that this software does not know: sound, as far as anybody here can tell."""
+
+
 class EncodeError(ValueError):
     """An object that the format, or this version of it, cannot express."""

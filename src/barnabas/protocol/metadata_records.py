@@ -7,7 +7,7 @@ types on their own and do not belong here.
 from __future__ import annotations
 
 from barnabas.protocol.codec import decode, writer
-from barnabas.protocol.errors import DecodeError, EncodeError
+from barnabas.protocol.errors import EncodeError, UnknownFormatError
 from barnabas.protocol.structs import Message, message_class
 from barnabas.protocol.varint import Buffer, read_uvarint, write_uvarint
 
@@ -57,12 +57,15 @@ def encode_record(record: Message, version: int) -> bytes:
 
 
 def decode_record(data: Buffer) -> tuple[Message, int]:
-    """The record that a value of the metadata log holds, and its version."""
+    """The record that a value of the metadata log holds, and its version.
+
+    Raises UnknownFormatError for one that this software does not know, DecodeError for one that is damaged.
+    """
     frame_version, pos = read_uvarint(data, 0)
     if frame_version != FRAME_VERSION:
-        raise DecodeError(f"a metadata record has frame version {FRAME_VERSION}, not {frame_version}")
+        raise UnknownFormatError(f"a metadata record has frame version {FRAME_VERSION}, not {frame_version}")
     api_key, pos = read_uvarint(data, pos)
     version, pos = read_uvarint(data, pos)
     if api_key not in RECORD_NAMES:
-        raise DecodeError(f"no metadata record has type {api_key}")
+        raise UnknownFormatError(f"no metadata record has type {api_key}")
     return decode(message_class(RECORD_NAMES[api_key]), data, version, pos), version

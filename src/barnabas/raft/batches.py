@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.protocol import messages as m
 from barnabas.protocol.batch import build_batch, read_header
 from barnabas.protocol.control_records import decode_control_record, encode_control_record
+from barnabas.protocol.errors import UnknownFormatError
 from barnabas.protocol.metadata_records import decode_record, encode_record
 from barnabas.protocol.record import Record
 from barnabas.protocol.records import decode_records
@@ -50,6 +51,10 @@ class DecodedBatch(NamedTuple):
     records: tuple[Message, ...]
 
 
+class NewerMetadataError(Exception):
+    """A sound batch with a record that this software does not know."""
+
+
 def data_batch(records: Iterable[VersionedRecord], *, base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
     encoded = [Record(timestamp=timestamp_ms, value=encode_record(message, version)) for message, version in records]
     return build_batch(encoded, base_offset=base_offset, leader_epoch=epoch)
@@ -63,15 +68,24 @@ def control_batch(messages: Iterable[Message], *, base_offset: int, epoch: int, 
     return build_batch(encoded, base_offset=base_offset, leader_epoch=epoch, is_control=True)
 
 
-def decode_batch(batch: Buffer) -> DecodedBatch:
-    """A whole batch with its records. Raises DecodeError for anything that is not one."""
+def decode_batch(batch: Buffer, source: str) -> DecodedBatch:
+    """A whole batch with its records. `source` is the folder or file that it is from, for people to read.
+
+    Raises DecodeError for anything that is not a batch, and NewerMetadataError for one with an unknown record.
+    """
     header = read_header(batch)
     decoded: list[Message] = []
     for record in decode_records(batch):
-        if header.is_control:
-            decoded.append(decode_control_record(record.key or b"", record.value or b"")[1])
-        else:
-            decoded.append(decode_record(record.value or b"")[0])
+        try:
+            if header.is_control:
+                decoded.append(decode_control_record(record.key or b"", record.value or b"")[1])
+            else:
+                decoded.append(decode_record(record.value or b"")[0])
+        except UnknownFormatError as error:
+            raise NewerMetadataError(
+                f"{source} has a record at offset {record.offset} that was written by newer software ({error}): "
+                "nothing was changed; open the folder with that software"
+            ) from error
     return DecodedBatch(
         header.base_offset,
         header.last_offset,

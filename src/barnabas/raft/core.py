@@ -316,10 +316,9 @@ class RaftCore:
         self._voter_ends = dict.fromkeys(self._voters, 0)
         self._last_heard_ms = dict.fromkeys(self._voters, self._now_ms)
         self._set_deadline(self._fetch_timeout_ms)
-        names_voters, self._is_voters_record_due = self._is_voters_record_due, False
         self._append(
-            LeaderChange(self._self.id, tuple(sorted(self._voters)), granting, names_voters),
-            LEADER_CHANGE_AND_VOTERS_RECORDS if names_voters else LEADER_CHANGE_RECORDS,
+            LeaderChange(self._self.id, tuple(sorted(self._voters)), granting, self._is_voters_record_due),
+            LEADER_CHANGE_AND_VOTERS_RECORDS if self._is_voters_record_due else LEADER_CHANGE_RECORDS,
         )
 
     def _leader_seen(self, seen: LeaderSeen) -> None:
@@ -379,6 +378,8 @@ class RaftCore:
         # Records of earlier epochs are committed only together with one of this epoch.
         if reached > self._epoch_start and reached > self.high_watermark:
             self.high_watermark = self._draft.high_watermark = reached
+            # Only now do the voters stand in the log for good: until then every epoch begins with them.
+            self._is_voters_record_due = False
 
     # Small parts
 

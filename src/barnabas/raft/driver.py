@@ -256,7 +256,7 @@ class RaftDriver:
         done = []
         while self._pending and self._pending[0].end_offset <= high_watermark:
             done.append(self._pending.popleft())
-        self._listener.on_commit([decode_batch(pending.batch) for pending in done])
+        self._listener.on_commit([decode_batch(pending.batch, self._log.folder) for pending in done])
         if self._core.role is Role.LEADER and self._announced_epoch != self._core.epoch:
             self._announced_epoch = self._core.epoch
             self._listener.on_leader(self._core.epoch)

@@ -97,7 +97,10 @@ def metadata_folder(data_folder: str) -> str:
 
 
 def read_folder(disk: Disk, folder: str) -> FolderContent:
-    """Reads a metadata folder without changing anything in it. One that does not exist yet holds nothing."""
+    """Reads a metadata folder without changing anything in it. One that does not exist yet holds nothing.
+
+    Raises NewerMetadataError for a folder with records that this software does not know.
+    """
     if not disk.exists(folder):
         return FolderContent(None, (), (), False, 0)
     snapshot = _newest_snapshot(disk, folder)
@@ -284,7 +287,7 @@ def _read_batches(disk: Disk, folder: str, start: int) -> Iterator[DecodedBatch]
             if has_begun and header.base_offset != next_offset:
                 return
             has_begun, next_offset = True, header.next_offset
-            yield decode_batch(bytes(data))
+            yield decode_batch(bytes(data), folder)
         if position < size:
             return
 

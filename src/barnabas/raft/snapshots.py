@@ -148,7 +148,7 @@ def read_batches(disk: Disk, path: str) -> Iterator[DecodedBatch]:
             if not crc_is_valid(data, position, header.size) or header.base_offset != next_offset:
                 raise DecodeError(f"the batch at byte {position} fails its checksum or has a wrong offset")
             next_offset = header.next_offset
-            batch = decode_batch(data[position : position + header.size])
+            batch = decode_batch(data[position : position + header.size], path)
             is_whole = any(isinstance(message, m.SnapshotFooterRecord) for message in batch.records)
             yield batch
     except DecodeError as error:

@@ -2,7 +2,8 @@
 over all of them.
 
 With several data folders a new log goes where the metadata says, or, where it leaves that to the broker, where the
-fewest are.
+fewest are. A log that cannot be opened keeps its folder and its checkpoints as they are: it stays offline until the
+next start, and its data folder is not marked as cleanly closed.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ logger = logging.getLogger("barnabas.logs")
 
 
 class OpenDir(NamedTuple):
-    """A data folder with its identity and whether it was closed cleanly."""
-
     directory_id: Uuid
     data_dir: DataDir
-    was_clean: bool
+
+
+class OfflineLogError(Exception):
+    """A partition whose log is on disk but could not be opened."""
 
 
 class _Doomed(NamedTuple):
@@ -40,7 +42,8 @@ class _Doomed(NamedTuple):
 
 
 class LogStore:
-    """Used on the broker's event loop, except `open` and `create`, which are called in threads."""
+    """Used on the broker's event loop, except `open`, `create` and `close`, which block and are called in a thread
+    while nothing else is."""
 
     def __init__(
         self,
@@ -51,7 +54,9 @@ class LogStore:
         self._dirs = list(dirs)
         self._run_in_thread = run_in_thread
         self._on_roll = on_roll
+        self._is_open = False
         self._found: dict[TopicPartition, PartitionLog] = {}
+        self._broken: dict[TopicPartition, Exception] = {}
         self._logs: dict[PartitionLog, DataDir] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._doomed: list[_Doomed] = []
@@ -63,25 +68,33 @@ class LogStore:
         threads_per_dir: int,
         producer_expiration_ms: int,
         on_progress: Callable[[int, int], None],
-    ) -> None:
-        """Opens, and where needed recovers, every log on disk. Blocks."""
-        for _, data_dir, was_clean in self._dirs:
+    ) -> int:
+        """Opens, and where needed recovers, every log on disk. Blocks. Returns the broker epoch of the run before if
+        all folders were closed cleanly after it, else -1."""
+        epochs = []
+        for _, data_dir in self._dirs:
+            epoch = data_dir.take_clean_shutdown()
+            epochs.append(-1 if epoch is None else epoch)
             opened = data_dir.open_partitions(
                 config_of,
-                clean_shutdown=was_clean,
+                clean_shutdown=epoch is not None,
                 threads=threads_per_dir,
                 producer_expiration_ms=producer_expiration_ms,
                 on_progress=on_progress,
             )
             for partition, log in opened.logs.items():
-                self._adopt(log, data_dir)
+                self.adopt(log, data_dir)
                 self._found[partition] = log
             for partition, error in opened.failures.items():
                 logger.error("%s stays offline, its log cannot be opened: %s", partition, error)
+            self._broken |= opened.failures
             self._high_watermarks |= data_dir.read_high_watermarks()
             self._doomed += [_Doomed(0, data_dir, folder) for folder in opened.leftovers]
+        self._is_open = True
+        return min(epochs)
 
-    def _adopt(self, log: PartitionLog, data_dir: DataDir) -> None:
+    def adopt(self, log: PartitionLog, data_dir: DataDir) -> None:
+        """Takes a log into the store's care."""
         log.on_roll = self._on_roll
         self._logs[log] = data_dir
 
@@ -96,18 +109,22 @@ class LogStore:
             return None
         return log
 
-    def create(self, topic: str, topic_id: Uuid, partition: int, directory: Uuid, config: TopicConfig) -> PartitionLog:
-        data_dir = self._choose(directory)
-        log = data_dir.create_partition(TopicPartition(topic, partition), topic_id, config)
-        self._adopt(log, data_dir)
-        return log
-
-    def _choose(self, directory: Uuid) -> DataDir:
-        for directory_id, data_dir, _ in self._dirs:
+    def choose(self, directory: Uuid) -> DataDir:
+        """The folder for a new log: the one with this id, else where the fewest logs are."""
+        for directory_id, data_dir in self._dirs:
             if directory_id == directory:
                 return data_dir
         logs_in = Counter(self._logs.values())
-        return min((data_dir for _, data_dir, _ in self._dirs), key=lambda data_dir: logs_in[data_dir])
+        return min((data_dir for _, data_dir in self._dirs), key=lambda data_dir: logs_in[data_dir])
+
+    def create(
+        self, data_dir: DataDir, topic: str, topic_id: Uuid, partition: int, config: TopicConfig
+    ) -> PartitionLog:
+        """Makes the files of a new log. To be handed to `adopt` on the event loop."""
+        name = TopicPartition(topic, partition)
+        if name in self._broken:
+            raise OfflineLogError(f"the log of {name} could not be opened: {self._broken[name]}")
+        return data_dir.create_partition(name, topic_id, config)
 
     def high_watermark_of(self, log: PartitionLog) -> int:
         """The high watermark as last checkpointed, within the log."""
@@ -141,39 +158,43 @@ class LogStore:
 
     async def checkpoint_high_watermarks(self, offsets: Mapping[PartitionLog, int]) -> None:
         for data_dir, logs in self._logs_by_dir():
-            await self._run_in_thread(
-                data_dir.write_high_watermarks,
-                {TopicPartition(log.topic, log.partition): offsets[log] for log in logs if log in offsets},
-            )
+            await self._run_in_thread(data_dir.write_high_watermarks, _by_partition(logs, offsets))
 
     async def remove_discarded(self, now_ms: int) -> None:
-        """Removes the folders of deleted topics that are due."""
-        due = [doomed for doomed in self._doomed if doomed.due_ms <= now_ms]
-        self._doomed = [doomed for doomed in self._doomed if doomed.due_ms > now_ms]
-        for doomed in due:
+        """Removes the folders of deleted topics that are due. One that cannot be removed is tried again."""
+        for doomed in [doomed for doomed in self._doomed if doomed.due_ms <= now_ms]:
             await self._run_in_thread(doomed.data_dir.remove, doomed.folder)
+            self._doomed.remove(doomed)
 
     def _logs_by_dir(self) -> list[tuple[DataDir, list[PartitionLog]]]:
-        return [
-            (data_dir, [log for log, home in self._logs.items() if home is data_dir]) for _, data_dir, _ in self._dirs
-        ]
+        return [(data_dir, [log for log, home in self._logs.items() if home is data_dir]) for _, data_dir in self._dirs]
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def close(self, offsets: Mapping[PartitionLog, int], broker_epoch: int) -> None:
         """A clean end: every log is closed and synced, then the checkpoints, then the mark. Blocks.
 
-        A folder in which a log could not be closed gets no mark, so that the next start looks at its logs.
+        A folder in which something could not be closed, or could not be opened before, gets no mark, so that the next
+        start looks at its logs. If the logs were never opened, nothing is touched.
         """
+        if not self._is_open:
+            return
         for data_dir, logs in self._logs_by_dir():
             failed = [log for log in logs if not _close(log)]
-            data_dir.write_recovery_points(recovery_points_of(logs))
-            data_dir.write_log_start_offsets(log_start_offsets_of(logs))
-            data_dir.write_high_watermarks(
-                {TopicPartition(log.topic, log.partition): offsets[log] for log in logs if log in offsets}
-            )
-            if not failed:
-                data_dir.mark_clean_shutdown(broker_epoch)
+            try:
+                data_dir.write_recovery_points(recovery_points_of(logs))
+                data_dir.write_log_start_offsets(log_start_offsets_of(logs))
+                data_dir.write_high_watermarks(_by_partition(logs, offsets))
+                if not failed and not self._broken:
+                    data_dir.mark_clean_shutdown(broker_epoch)
+            except OSError:
+                logger.exception(
+                    "cannot write the checkpoints of %s: its logs are checked at the next start", data_dir.path
+                )
+
+
+def _by_partition(logs: Sequence[PartitionLog], offsets: Mapping[PartitionLog, int]) -> dict[TopicPartition, int]:
+    return {TopicPartition(log.topic, log.partition): offsets[log] for log in logs if log in offsets}
 
 
 def _close(log: PartitionLog) -> bool:

@@ -11,6 +11,7 @@ brought.
 from __future__ import annotations
 
 import heapq
+import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,8 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 BUCKET_SECONDS = 0.004
+WAIT_SECONDS_MAX = 24 * 3600.0
 
 Watchers = dict["Parked", None]
+
+
+logger = logging.getLogger("barnabas.purgatory")
 
 
 class Parked:
@@ -40,14 +45,19 @@ class Parked:
         """Answers the request: ready, or out of time. Called exactly once, unless it was cancelled."""
         raise NotImplementedError
 
+    def fail(self) -> None:
+        """The request cannot be answered: `complete` or `is_ready` raised."""
+        raise NotImplementedError
+
 
 class Purgatory:
-    __slots__ = ("_buckets", "_due", "_loop", "_timer", "_timer_bucket", "_woken")
+    __slots__ = ("_buckets", "_due", "_loop", "_queued", "_timer", "_timer_bucket", "_woken")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._buckets: dict[int, dict[Parked, None]] = {}
         self._due: list[int] = []
+        self._queued: set[int] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_bucket = -1
         self._woken: list[Parked] = []
@@ -57,12 +67,15 @@ class Purgatory:
 
     def park(self, request: Parked, wait_ms: int, watched: Iterable[Watchers]) -> None:
         """Holds `request` until a watched partition makes it ready or `wait_ms` have passed."""
-        bucket = int((self._loop.time() + wait_ms / 1000) / BUCKET_SECONDS) + 1
+        seconds = min(wait_ms / 1000, WAIT_SECONDS_MAX)
+        bucket = int((self._loop.time() + seconds) / BUCKET_SECONDS) + 1
         request.bucket = bucket
         waiting = self._buckets.get(bucket)
         if waiting is None:
             waiting = self._buckets[bucket] = {}
-            heapq.heappush(self._due, bucket)
+            if bucket not in self._queued:
+                self._queued.add(bucket)
+                heapq.heappush(self._due, bucket)
             if self._timer is None or bucket < self._timer_bucket:
                 self._set_timer()
         waiting[request] = None
@@ -88,8 +101,7 @@ class Purgatory:
         """Answers everything that waits, as the node stops."""
         for waiting in list(self._buckets.values()):
             for request in list(waiting):
-                self._forget(request)
-                request.complete()
+                self._complete(request)
 
     def close(self) -> None:
         if self._timer is not None:
@@ -100,14 +112,35 @@ class Purgatory:
         woken, self._woken = self._woken, []
         for request in woken:
             request.is_woken = False
-            if request.bucket >= 0 and request.is_ready():
-                self._forget(request)
-                request.complete()
+            if request.bucket >= 0:
+                self._complete_if_ready(request)
+
+    def _complete_if_ready(self, request: Parked) -> None:
+        try:
+            if not request.is_ready():
+                return
+        except Exception:
+            logger.exception("looking at a waiting request failed")
+            self._forget(request)
+            request.fail()
+            return
+        self._complete(request)
+
+    def _complete(self, request: Parked) -> None:
+        """Answers one request. What goes wrong with it concerns its client only."""
+        self._forget(request)
+        try:
+            request.complete()
+        except Exception:
+            logger.exception("answering a waiting request failed")
+            request.fail()
 
     def _forget(self, request: Parked) -> None:
         waiting = self._buckets.get(request.bucket)
         if waiting is not None:
             waiting.pop(request, None)
+            if not waiting:
+                del self._buckets[request.bucket]
         request.bucket = -1
         for watchers in request.watched:
             watchers.pop(request, None)
@@ -125,7 +158,8 @@ class Purgatory:
         self._timer = None
         now = self._loop.time()
         while self._due and self._due[0] * BUCKET_SECONDS <= now:
-            for request in list(self._buckets.pop(heapq.heappop(self._due))):
-                self._forget(request)
-                request.complete()
+            bucket = heapq.heappop(self._due)
+            self._queued.discard(bucket)
+            for request in list(self._buckets.get(bucket, ())):
+                self._complete(request)
         self._set_timer()

@@ -3,24 +3,30 @@
 Each published image is compared with the one before: logs are made in threads for partitions that are new here,
 partitions of deleted topics go, leaders and configurations change in place. Readers and writers look partitions up
 by topic name or id; `generation` moves whenever such a look-up may have another outcome.
+
+A disk that fails while a log is made costs that partition, not the node: it is offline, and `retry_offline` tries it
+again later.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config.topic import TopicConfig, resolve_topic_config
 from barnabas.metadata.image import ConfigResource, MetadataDelta, MetadataImage, ResourceType, TopicImage
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.uuids import Uuid
 from barnabas.replication.hosted import HostedPartition
+from barnabas.replication.log_store import OfflineLogError
 from barnabas.replication.partition import BrokerId, LeaderEpoch, PartitionState
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     from barnabas.config.broker import BrokerConfig
+    from barnabas.log.data_dir import DataDir
     from barnabas.log.partition_log import PartitionLog
     from barnabas.metadata.image import PartitionImage
     from barnabas.ports import Clock
@@ -30,8 +36,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("barnabas.replicas")
 
 CREATED_PER_STEP = 64
+NAME_SHOWN_MAX = 249
+"""The longest legal topic name: what is longer is cut in messages."""
 
-TopicPartition = tuple[str, int]
+
+class CreatedLog(NamedTuple):
+    partition: int
+    data_dir: DataDir
+    log: PartitionLog | Exception
 
 
 class ReplicaManager:
@@ -41,7 +53,7 @@ class ReplicaManager:
         store: LogStore,
         purgatory: Purgatory,
         clock: Clock,
-        run_in_thread: Callable[..., Awaitable[list[PartitionLog]]],
+        run_in_thread: Callable[..., Awaitable[list[CreatedLog]]],
     ) -> None:
         self.generation = 0
         self._node_id = BrokerId(node_id)
@@ -52,6 +64,8 @@ class ReplicaManager:
         self._by_name: dict[bytes, dict[int, HostedPartition]] = {}
         self._by_id: dict[bytes, dict[int, HostedPartition]] = {}
         self._image: MetadataImage | None = None
+        self._offline: dict[tuple[Uuid, int], str] = {}
+        self._changing = asyncio.Lock()
 
     def __iter__(self) -> Iterator[HostedPartition]:
         return (hosted for partitions in self._by_id.values() for hosted in partitions.values())
@@ -67,28 +81,53 @@ class ReplicaManager:
         except KeyError:
             name = topic.decode(errors="replace")
             known = self._image.topics.get(name) if self._image is not None else None
-            raise _not_here(known, Error.UNKNOWN_TOPIC_OR_PARTITION, name, index) from None
+            raise self._not_here(known, Error.UNKNOWN_TOPIC_OR_PARTITION, name, index) from None
 
     def find_by_id(self, topic_id: bytes, index: int) -> HostedPartition:
         try:
             return self._by_id[topic_id][index]
         except KeyError:
             known = self._image.topics.by_id(Uuid(topic_id)) if self._image is not None else None
-            raise _not_here(known, Error.UNKNOWN_TOPIC_ID, "with this id", index) from None
+            raise self._not_here(known, Error.UNKNOWN_TOPIC_ID, "with this id", index) from None
+
+    def _not_here(self, known: TopicImage | None, unknown: Error, name: str, index: int) -> KafkaError:
+        if known is None:
+            return KafkaError(unknown, f"no topic {name[:NAME_SHOWN_MAX]}")
+        if not 0 <= index < len(known.partitions):
+            return KafkaError(
+                Error.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {known.name} has {len(known.partitions)} partitions, no {index}",
+            )
+        reason = self._offline.get((known.topic_id, index))
+        if reason is not None:
+            return KafkaError(Error.KAFKA_STORAGE_ERROR, f"{known.name}-{index} is offline: {reason}")
+        return KafkaError(Error.NOT_LEADER_OR_FOLLOWER, f"{known.name}-{index} is not served by this broker now")
 
     # ── following the metadata ───────────────────────────────────────────────────────────────────────────────
 
     async def apply(self, image: MetadataImage, delta: MetadataDelta, config: BrokerConfig) -> None:
         """Brings the hosted partitions from the image before to this one."""
-        self._image = image
-        for topic in delta.deleted_topics:
-            self._remove(topic)
-        for topic in delta.created_topics:
-            await self._host(topic, image, config)
-        for change in delta.changed_topics:
-            await self._host(change.new, image, config)
-        self._apply_configs(image, delta.changed_configs, config)
-        self.generation += 1
+        async with self._changing:
+            self._image = image
+            for topic in delta.deleted_topics:
+                self._remove(topic)
+            for topic in delta.created_topics:
+                await self._host(topic, image, config)
+            for change in delta.changed_topics:
+                await self._host(change.new, image, config)
+            self._apply_configs(image, delta.changed_configs, config)
+            self.generation += 1
+
+    async def retry_offline(self, config: BrokerConfig) -> None:
+        """Tries once more to make the logs that could not be made."""
+        async with self._changing:
+            image = self._image
+            topic_ids = {topic_id for topic_id, _ in self._offline}
+            if image is None or not topic_ids:
+                return
+            for topic in filter(None, map(image.topics.by_id, topic_ids)):
+                await self._host(topic, image, config)
+            self.generation += 1
 
     async def _host(self, topic: TopicImage, image: MetadataImage, config: BrokerConfig) -> None:
         """Follows the metadata of one topic's partitions, making the logs that are not there yet."""
@@ -99,7 +138,7 @@ class ReplicaManager:
             missing = [i for i in step if i not in hosted and self._node_id in topic.partitions[i].replicas]
             if missing:
                 topic_config = topic_config or resolve_topic_config(image.configs.of_topic(topic.name), config)
-                for index, log in zip(missing, await self._open_logs(topic, missing, topic_config), strict=True):
+                for index, log in (await self._open_logs(topic, missing, topic_config)).items():
                     hosted[index] = self._adopt(topic, index, log)
             for index in step:
                 if index in hosted:
@@ -108,24 +147,46 @@ class ReplicaManager:
             self._by_id[topic.topic_id] = hosted
             self._by_name[topic.name.encode()] = hosted
 
-    async def _open_logs(self, topic: TopicImage, indexes: list[int], config: TopicConfig) -> list[PartitionLog]:
+    async def _open_logs(self, topic: TopicImage, indexes: list[int], config: TopicConfig) -> dict[int, PartitionLog]:
         """The logs of these partitions: those found on disk at start, the others made now in a thread."""
-        found = {index: self._store.claim(topic.name, topic.topic_id, index) for index in indexes}
-        missing = [index for index, log in found.items() if log is None]
-        created = await self._run_in_thread(self._create_logs, topic, missing, config) if missing else []
-        logs = {**found, **dict(zip(missing, created, strict=True))}
-        for log in found.values():
+        logs: dict[int, PartitionLog] = {}
+        to_create = []
+        for index in indexes:
+            log = self._store.claim(topic.name, topic.topic_id, index)
             if log is not None:
                 log.config = config
-        return [log for log in logs.values() if log is not None]
-
-    def _create_logs(self, topic: TopicImage, indexes: list[int], config: TopicConfig) -> list[PartitionLog]:
-        logs = []
-        for index in indexes:
-            directory = topic.partitions[index].directory_of(self._node_id)
-            assert directory is not None, "only partitions with a replica here are made here"
-            logs.append(self._store.create(topic.name, topic.topic_id, index, directory, config))
+                logs[index] = log
+            else:
+                directory = topic.partitions[index].directory_of(self._node_id)
+                assert directory is not None, "only partitions with a replica here are made here"
+                to_create.append((index, self._store.choose(directory)))
+        if to_create:
+            for created in await self._run_in_thread(self._create_logs, topic, to_create, config):
+                if isinstance(created.log, Exception):
+                    self._note_offline(topic, created.partition, created.log)
+                    continue
+                self._offline.pop((topic.topic_id, created.partition), None)
+                self._store.adopt(created.log, created.data_dir)
+                logs[created.partition] = created.log
         return logs
+
+    def _create_logs(
+        self, topic: TopicImage, places: list[tuple[int, DataDir]], config: TopicConfig
+    ) -> list[CreatedLog]:
+        created = []
+        for index, data_dir in places:
+            log: PartitionLog | Exception
+            try:
+                log = self._store.create(data_dir, topic.name, topic.topic_id, index, config)
+            except (OSError, KafkaError, OfflineLogError) as error:
+                log = error
+            created.append(CreatedLog(index, data_dir, log))
+        return created
+
+    def _note_offline(self, topic: TopicImage, index: int, error: Exception) -> None:
+        if (topic.topic_id, index) not in self._offline:
+            logger.error("%s-%d is offline: its log cannot be made: %s", topic.name, index, error)
+        self._offline[topic.topic_id, index] = str(error)
 
     def _adopt(self, topic: TopicImage, index: int, log: PartitionLog) -> HostedPartition:
         state = PartitionState(self._node_id, log.end_position, log.position_of(self._store.high_watermark_of(log)))
@@ -144,18 +205,27 @@ class ReplicaManager:
             map(BrokerId, partition.isr),
         )
         if is_new_epoch and state.is_leader:
-            hosted.log.begin_epoch(partition.leader_epoch)
+            try:
+                hosted.log.begin_epoch(partition.leader_epoch)
+            except KafkaError as error:
+                # The first append of the epoch tries again, and is refused if it fails again.
+                logger.error("%s: %s", hosted, error.message)
         if hosted.watchers:
             self._purgatory.wake(hosted.watchers)
 
     def _remove(self, topic: TopicImage) -> None:
+        for index in range(len(topic.partitions)):
+            self._offline.pop((topic.topic_id, index), None)
         partitions = self._by_id.pop(topic.topic_id, {})
         if self._by_name.get(topic.name.encode()) is partitions:
             del self._by_name[topic.name.encode()]
         for hosted in partitions.values():
             hosted.is_removed = True
             hosted.state.leader_id = BrokerId(-1)
-            self._store.discard(hosted.log, self._clock.now_ms())
+            try:
+                self._store.discard(hosted.log, self._clock.now_ms())
+            except OSError as error:
+                logger.error("the folder of the deleted %s stays until the next start: %s", hosted, error)
             if hosted.watchers:
                 self._purgatory.wake(hosted.watchers)
 
@@ -173,13 +243,3 @@ class ReplicaManager:
                 topic_config = resolve_topic_config(image.configs.of_topic(name), config)
                 for hosted in partitions.values():
                     hosted.log.config = topic_config
-
-
-def _not_here(known: TopicImage | None, unknown: Error, name: str, index: int) -> KafkaError:
-    if known is None:
-        return KafkaError(unknown, f"no topic {name}")
-    if not 0 <= index < len(known.partitions):
-        return KafkaError(
-            Error.UNKNOWN_TOPIC_OR_PARTITION, f"topic {known.name} has {len(known.partitions)} partitions, no {index}"
-        )
-    return KafkaError(Error.NOT_LEADER_OR_FOLLOWER, f"{known.name}-{index} is not served by this broker now")

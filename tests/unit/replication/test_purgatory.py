@@ -19,6 +19,14 @@ class Waiting(Parked):
     def complete(self) -> None:
         self.completed.set_result(asyncio.get_running_loop().time())
 
+    def fail(self) -> None:
+        self.completed.cancel()
+
+
+class Failing(Waiting):
+    def complete(self) -> None:
+        raise OSError("the disk is on fire")
+
 
 def test_a_request_is_answered_when_its_time_is_up_and_not_before() -> None:
     async def scenario() -> None:
@@ -108,5 +116,37 @@ def test_all_are_answered_when_the_node_stops() -> None:
         purgatory.complete_all()
         purgatory.close()
         assert all(request.completed.done() for request in waiting)
+
+    asyncio.run(scenario())
+
+
+def test_a_request_that_cannot_be_answered_does_not_keep_the_others_waiting() -> None:
+    async def scenario() -> None:
+        purgatory = Purgatory(asyncio.get_running_loop())
+        watchers: Watchers = {}
+        bad, good, late_bad, late_good = Failing(), Waiting(), Failing(), Waiting()
+        bad.ready = good.ready = True
+        purgatory.park(bad, 60_000, [watchers])
+        purgatory.park(good, 60_000, [watchers])
+        purgatory.park(late_bad, 5, [])
+        purgatory.park(late_good, 5, [])
+        purgatory.wake(watchers)
+        await asyncio.wait_for(asyncio.gather(good.completed, late_good.completed), 5)
+        assert bad.completed.cancelled()
+        assert late_bad.completed.cancelled()
+        purgatory.close()
+
+    asyncio.run(scenario())
+
+
+def test_cancelled_requests_with_far_deadlines_leave_no_buckets_behind() -> None:
+    async def scenario() -> None:
+        purgatory = Purgatory(asyncio.get_running_loop())
+        for wait_ms in range(1, 200):
+            request = Waiting()
+            purgatory.park(request, 10_000_000 * wait_ms, [])
+            purgatory.cancel(request)
+        assert not purgatory._buckets
+        purgatory.close()
 
     asyncio.run(scenario())

@@ -35,9 +35,6 @@ FIRST_VERSION_WITH_ZERO_FEATURES = 4
 OFFERED_FROM: Mapping[int, int] = {ApiKey.PRODUCE: 0}
 """APIs that are offered from a lower version than is served."""
 
-KRAFT_VERSION = 1
-"""The quorum's level. It is finalized in control records, not in the image, and every log here begins with it."""
-
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
@@ -50,13 +47,13 @@ class ApiVersionsAnswers:
         self._image: MetadataImage | None = None
         self._bodies: dict[int, bytes] = {}
 
-    def body(self, image: MetadataImage, version: int) -> bytes:
+    def body(self, image: MetadataImage, kraft_version: int, version: int) -> bytes:
         if image is not self._image:
             self._image = image
             self._bodies.clear()
         body = self._bodies.get(version)
         if body is None:
-            body = self._bodies[version] = codec.encode(describe(image, version, ROUTES), version)
+            body = self._bodies[version] = codec.encode(describe(image, kraft_version, version, ROUTES), version)
         return body
 
 
@@ -64,7 +61,7 @@ class ApiVersionsAnswers:
 def api_versions(broker: Broker, request: m.ApiVersionsRequest, caller: Caller) -> m.ApiVersionsResponse | bytes:
     if caller.api_version >= FIRST_VERSION_WITH_SOFTWARE_NAME and not names_software(request):
         return m.ApiVersionsResponse(error_code=Error.INVALID_REQUEST)
-    return broker.api.api_versions.body(broker.image, caller.api_version)
+    return broker.api.api_versions.body(broker.image, broker.metadata.kraft_version, caller.api_version)
 
 
 def names_software(request: m.ApiVersionsRequest) -> bool:
@@ -73,12 +70,14 @@ def names_software(request: m.ApiVersionsRequest) -> bool:
     )
 
 
-def describe(image: MetadataImage, version: int, routes: Mapping[int, Route]) -> m.ApiVersionsResponse:
+def describe(
+    image: MetadataImage, kraft_version: int, version: int, routes: Mapping[int, Route]
+) -> m.ApiVersionsResponse:
     return m.ApiVersionsResponse(
         api_keys=[offer(routes[key]) for key in sorted(routes)],
         supported_features=supported_features(version),
         finalized_features_epoch=image.offset,
-        finalized_features=finalized_features(image.features),
+        finalized_features=finalized_features(image.features, kraft_version),
     )
 
 
@@ -99,11 +98,14 @@ def supported_features(version: int) -> list[m.ApiVersionsResponse.SupportedFeat
     ]
 
 
-def finalized_features(features: FeaturesImage) -> list[m.ApiVersionsResponse.FinalizedFeatureKey]:
+def finalized_features(
+    features: FeaturesImage, kraft_version: int
+) -> list[m.ApiVersionsResponse.FinalizedFeatureKey]:
+    """The quorum's level is finalized in control records, and so it is not in the image."""
     levels = {
         **features.finalized,
         versions.FEATURE_NAME: features.metadata_version,
-        versions.KRAFT_FEATURE: KRAFT_VERSION,
+        versions.KRAFT_FEATURE: kraft_version,
     }
     return [
         m.ApiVersionsResponse.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)

@@ -27,7 +27,7 @@ async def decide(broker: Broker, request: Any, caller: Caller) -> Any:  # noqa: 
 def api_versions(broker: Broker, request: m.ApiVersionsRequest, caller: Caller) -> m.ApiVersionsResponse:
     if caller.api_version >= FIRST_VERSION_WITH_SOFTWARE_NAME and not names_software(request):
         return m.ApiVersionsResponse(error_code=Error.INVALID_REQUEST)
-    return describe(broker.image, caller.api_version, CONTROLLER_ROUTES)
+    return describe(broker.image, broker.metadata.kraft_version, caller.api_version, CONTROLLER_ROUTES)
 
 
 CONTROLLER_ROUTES: dict[int, Route] = {

@@ -306,6 +306,9 @@ class DelayedFetch(Parked):
         _, total_bytes, has_error = run(self._broker, plan)
         return has_error or total_bytes >= plan.min_bytes
 
+    def fail(self) -> None:
+        self._slot.connection.close()
+
     def complete(self) -> None:
         slot = self._slot
         if not self._plan.has_news():

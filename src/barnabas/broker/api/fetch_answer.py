@@ -9,7 +9,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from barnabas.broker.connection import FilePart
+from barnabas.broker.connection import FilePart, release_parts
 from barnabas.protocol.varint import write_uvarint
 
 if TYPE_CHECKING:
@@ -64,24 +64,27 @@ class PartitionRead:
 class PartsWriter:
     """Gathers bytes into `head` and turns them into a part whenever a file range comes between."""
 
-    __slots__ = ("_parts", "_range_bytes", "head")
+    __slots__ = ("_range_bytes", "head", "parts")
 
     def __init__(self) -> None:
         self.head = bytearray(8)
-        self._parts: list[Part] = []
+        self.parts: list[Part] = []
         self._range_bytes = 0
 
     def add_records(self, records: FileRange, *, is_cold: bool) -> None:
         if records.length <= INLINE_BYTES_MAX and not is_cold:
-            self.head += records.file.read(records.position, records.length)
+            data = records.file.read(records.position, records.length)
+            if len(data) != records.length:
+                raise OSError(f"a segment file ended {records.length - len(data)} bytes before its log")
+            self.head += data
             return
-        self._parts.append(bytes(self.head))
-        self._parts.append(FilePart(records.file, records.position, records.length, is_cold=is_cold))
+        self.parts.append(bytes(self.head))
+        self.parts.append(FilePart(records.file, records.position, records.length, is_cold=is_cold))
         self._range_bytes += records.length
         self.head = bytearray()
 
     def finish(self, correlation_id: int) -> list[Part]:
-        parts = self._parts
+        parts = self.parts
         parts.append(bytes(self.head))
         first = parts[0]
         assert isinstance(first, bytes)
@@ -92,7 +95,11 @@ class PartsWriter:
 
 def encode_answer(header: FrameHeader, topics: list[tuple[bytes, list[PartitionRead]]]) -> list[Part]:
     writer = PartsWriter()
-    _write_answer(writer, header.api_version, topics)
+    try:
+        _write_answer(writer, header.api_version, topics)
+    except BaseException:
+        release_parts(writer.parts)
+        raise
     return writer.finish(header.correlation_id)
 
 

@@ -202,6 +202,9 @@ class DelayedProduce(Parked):
     def is_ready(self) -> bool:
         return is_all_committed(self._answers)
 
+    def fail(self) -> None:
+        self._slot.connection.close()
+
     def complete(self) -> None:
         for _, partitions in self._answers:
             for answer in partitions:

@@ -20,7 +20,7 @@ from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.uuids import to_text
 
 if TYPE_CHECKING:
-    from barnabas.metadata.controller.context import Context
+    from barnabas.metadata.controller.context import Context, Settings
     from barnabas.metadata.controller.state import ControllerState
     from barnabas.metadata.image import BrokerImage
     from barnabas.protocol.uuids import Uuid
@@ -138,7 +138,7 @@ def _check_registration(state: ControllerState, request: m.BrokerRegistrationReq
     if (
         existing is not None
         and existing.incarnation_id != request.incarnation_id
-        and request.broker_id != settings.sole_broker_id
+        and not _is_known_to_be_gone(state, existing, settings)
         and state.has_valid_session(request.broker_id, context.now_ms, settings.session_timeout_ms)
     ):
         raise KafkaError(
@@ -151,6 +151,11 @@ def _check_registration(state: ControllerState, request: m.BrokerRegistrationReq
     if versions.supports_directories(state.features.metadata_version):
         _check_directories(state, request)
     _check_features(state, request)
+
+
+def _is_known_to_be_gone(state: ControllerState, existing: BrokerImage, settings: Settings) -> bool:
+    """Whether an incarnation need not be waited for: it ended before this process took the folder's lock."""
+    return existing.id == settings.sole_broker_id and existing.epoch < state.first_offset
 
 
 def _check_directories(state: ControllerState, request: m.BrokerRegistrationRequest) -> None:

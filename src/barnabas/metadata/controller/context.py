@@ -75,8 +75,8 @@ class Settings(NamedTuple):
     min_insync_replicas: int = 1
     is_unclean_election_enabled: bool = False
     sole_broker_id: int | None = None
-    """The broker whose data folder this process has locked while being the only voter. An older incarnation of it
-    cannot be alive, so that its session need not be waited out."""
+    """The broker whose data folder this process has locked while being the only voter. An incarnation of it from
+    before this leadership cannot be alive, so that its session need not be waited out."""
 
 
 class Context(NamedTuple):

@@ -79,6 +79,7 @@ class ControllerState:
         "_eligible",
         "_in_sync",
         "_led_count",
+        "first_offset",
         "leaderless",
         "metadata",
         "registered_at",
@@ -87,6 +88,8 @@ class ControllerState:
 
     def __init__(self, image: MetadataImage, now_ms: int) -> None:
         self.metadata = Replay(image)
+        self.first_offset = image.offset + 1
+        """Where the records of this leadership begin."""
         self._in_sync: dict[int, PartitionSet] = {}
         self._eligible: dict[int, PartitionSet] = {}
         self._led_count: dict[int, int] = {}
