@@ -224,6 +224,7 @@ def test_a_topic_is_described_and_deleted_by_its_id(kafka_python_admin: Any, top
     (created,) = kafka_python_admin.create_topics({topic: {"num_partitions": 2, "replication_factor": 1}})["topics"]
     topic_id = uuid.UUID(str(created["topic_id"]))
     assert topic_id.int != 0
+    wait_until(lambda: topic in kafka_python_admin.list_topics(), f"{topic} is known")
     (described,) = kafka_python_admin.describe_topics([topic_id])
     assert (described["name"], len(described["partitions"])) == (topic, 2)
     kafka_python_admin.delete_topics([topic_id])
@@ -265,6 +266,6 @@ def test_many_topics_in_one_request_are_answered_one_by_one(admin: AdminClient, 
         futures[name].result(30)
     with pytest.raises(KafkaException):
         futures["not legal"].result(30)
-    assert set(names) <= set(admin.list_topics(timeout=30).topics)
+    wait_until(lambda: set(names) <= set(admin.list_topics(timeout=30).topics), "all legal topics are known")
     for future in admin.delete_topics(names).values():
         future.result(30)

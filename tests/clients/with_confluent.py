@@ -28,6 +28,7 @@ from tests.clients.adapter import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+POLLED_MAX = 10_000
 _START = {"beginning": OFFSET_BEGINNING, "end": OFFSET_END}
 _QUICK = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "retry.backoff.ms": 20, "log_level": 0}
 
@@ -84,7 +85,7 @@ class ConfluentConsumer:
         received: list[Received] = []
         deadline = time.monotonic() + deadline_s
         while len(received) < count and time.monotonic() < deadline:
-            for message in self._consumer.consume(count - len(received), 0.05):
+            for message in self._consumer.consume(min(count - len(received), POLLED_MAX), 0.05):
                 if message.error():
                     _raise(message.error())
                 received.append(_received(message))

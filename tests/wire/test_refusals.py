@@ -23,7 +23,7 @@ from tests.wire.requests import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.peers import Peer
+    from tests.peers import Peer, PeerKind
     from tests.wire.connection import Connection
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -92,13 +92,14 @@ def test_an_illegal_name_creates_nothing(connection: Connection, name: str) -> N
     assert create(connection, creation(name)) == {name: Error.INVALID_TOPIC_EXCEPTION}
 
 
-def test_a_topic_of_a_hundred_thousand_partitions_is_refused(connection: Connection, wire_topic: Topic) -> None:
+def test_a_topic_of_a_hundred_thousand_partitions_is_refused(
+    connection: Connection, wire_topic: Topic, peer_kind: PeerKind
+) -> None:
     """One request may write so many records of metadata and no more."""
-    assert create(connection, creation(f"{wire_topic.name}-wide", 100_000)) == {
-        f"{wire_topic.name}-wide": Error.POLICY_VIOLATION
-    }
-    refused = grow(connection, (wire_topic.name, 100_000, None))[wire_topic.name]
-    assert refused in {Error.POLICY_VIOLATION, Error.UNKNOWN_SERVER_ERROR}
+    wide = f"{wire_topic.name}-wide"
+    assert create(connection, creation(wide, 100_000)) == {wide: Error.POLICY_VIOLATION}
+    if peer_kind == "barnabas":  # Kafka adds the first ten thousand and answers with an unknown error
+        assert grow(connection, (wire_topic.name, 100_000, None)) == {wire_topic.name: Error.POLICY_VIOLATION}
 
 
 def delete(connection: Connection, *states: tuple[str | None, Uuid]) -> list[tuple[str | None, Error]]:

@@ -13,13 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.broker.controller_snapshots import Snapshotter
-from barnabas.metadata import versions
 from barnabas.metadata.controller.bootstrap import activation_records
 from barnabas.metadata.controller.context import MAX_RECORDS_PER_BATCH, Context
 from barnabas.metadata.controller.decide import decide, refusal
 from barnabas.metadata.controller.leadership import fence
 from barnabas.metadata.controller.state import ControllerState
-from barnabas.metadata.versions import VersionedRecord
+from barnabas.metadata.registrations import addresses_as, features_as
+from barnabas.metadata.versions import SUPPORTED_FEATURES, VersionedRecord
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.raft.batches import VoterEndpoint, VoterNode
@@ -234,21 +234,8 @@ class QuorumController:
         return request(
             controller_id=self._settings.node_id,
             incarnation_id=self._incarnation_id,
-            listeners=[
-                request.Listener(
-                    name=endpoint.name,
-                    host=endpoint.host,
-                    port=endpoint.port,
-                    security_protocol=endpoint.security_protocol,
-                )
-                for endpoint in self._endpoints
-            ],
-            features=[
-                request.Feature(
-                    name=name, min_supported_version=supported.lowest, max_supported_version=supported.highest
-                )
-                for name, supported in versions.SUPPORTED_FEATURES.items()
-            ],
+            listeners=addresses_as(request.Listener, self._endpoints),
+            features=features_as(request.Feature, SUPPORTED_FEATURES),
         )
 
     # Timers

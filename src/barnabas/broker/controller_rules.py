@@ -84,31 +84,26 @@ class BrokerConfigRules:
 
 def controller_settings(config: BrokerConfig, *, cluster_id: str, sole_broker_id: int | None) -> Settings:
     return Settings(
-        node_id=_whole(config, "node.id"),
+        node_id=config.node_id,
         cluster_id=cluster_id,
-        default_partition_count=_whole(config, "num.partitions"),
-        default_replication_factor=_whole(config, "default.replication.factor"),
-        is_topic_deletion_enabled=bool(config.get("delete.topic.enable")),
-        session_timeout_ms=_whole(config, "broker.session.timeout.ms"),
-        min_insync_replicas=_whole(config, "min.insync.replicas"),
-        is_unclean_election_enabled=bool(config.get("unclean.leader.election.enable")),
+        default_partition_count=config.num_partitions,
+        default_replication_factor=config.default_replication_factor,
+        is_topic_deletion_enabled=config.delete_topic_enable,
+        session_timeout_ms=config.broker_session_timeout_ms,
+        min_insync_replicas=config.min_insync_replicas,
+        is_unclean_election_enabled=config.unclean_leader_election_enable,
         sole_broker_id=sole_broker_id,
     )
 
 
 def metadata_limits(config: BrokerConfig) -> MetadataLogLimits:
+    smaller_segment_bytes = config.internal_metadata_log_segment_bytes
     return MetadataLogLimits(
-        segment_bytes=_whole(config, "metadata.log.segment.bytes"),
-        segment_ms=_whole(config, "metadata.log.segment.ms"),
-        retention_bytes=_whole(config, "metadata.max.retention.bytes"),
-        retention_ms=_whole(config, "metadata.max.retention.ms"),
-        snapshot_bytes=_whole(config, "metadata.log.max.record.bytes.between.snapshots"),
-        snapshot_interval_ms=_whole(config, "metadata.log.max.snapshot.interval.ms"),
-        idle_interval_ms=_whole(config, "metadata.max.idle.interval.ms"),
+        segment_bytes=config.metadata_log_segment_bytes if smaller_segment_bytes is None else smaller_segment_bytes,
+        segment_ms=config.metadata_log_segment_ms,
+        retention_bytes=config.metadata_max_retention_bytes,
+        retention_ms=config.metadata_max_retention_ms,
+        snapshot_bytes=config.metadata_log_max_record_bytes_between_snapshots,
+        snapshot_interval_ms=config.metadata_log_max_snapshot_interval_ms,
+        idle_interval_ms=config.metadata_max_idle_interval_ms,
     )
-
-
-def _whole(config: BrokerConfig, name: str) -> int:
-    value = config.get(name)
-    assert isinstance(value, int), name
-    return value

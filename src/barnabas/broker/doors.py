@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from barnabas.broker.api.controller import CONTROLLER_ROUTES
 from barnabas.broker.dispatch import ROUTES, Dispatcher
 from barnabas.broker.listener import ConnectionCensus, ConnectionLimits, ListenerServer
+from barnabas.config.broker import ConfigSource
 
 if TYPE_CHECKING:
     import asyncio
@@ -94,13 +95,20 @@ class Doors:
             max_connections=max_connections(config, listener),
             max_frame_bytes=config.socket_request_max_bytes,
             max_buffered_bytes=config.queued_max_request_bytes,
-            send_buffer_bytes=config.socket_send_buffer_bytes,
-            receive_buffer_bytes=config.socket_receive_buffer_bytes,
+            send_buffer_bytes=given(config, "socket.send.buffer.bytes"),
+            receive_buffer_bytes=given(config, "socket.receive.buffer.bytes"),
         )
 
 
 def handle_nothing(connection: Connection, frame: memoryview) -> None:  # noqa: ARG001
     raise AssertionError("no connection is accepted before the doors are open")
+
+
+def given(config: BrokerConfig, name: str) -> int:
+    """A socket buffer's size as it was set. Where it was not, the system's own tuning does better than a fixed size,
+    and -1 leaves it to that."""
+    value = config.get(name)
+    return value if isinstance(value, int) and config.source_of(name) is not ConfigSource.DEFAULT else -1
 
 
 def connection_limits(config: BrokerConfig) -> ConnectionLimits:

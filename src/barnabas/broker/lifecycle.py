@@ -12,7 +12,8 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from barnabas.metadata import versions
+from barnabas.metadata.registrations import addresses_as, features_as
+from barnabas.metadata.versions import SUPPORTED_FEATURES
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
 
@@ -177,21 +178,8 @@ class BrokerLifecycle:
             broker_id=identity.broker_id,
             cluster_id=identity.cluster_id,
             incarnation_id=identity.incarnation_id,
-            listeners=[
-                request.Listener(
-                    name=endpoint.name,
-                    host=endpoint.host,
-                    port=endpoint.port,
-                    security_protocol=endpoint.security_protocol,
-                )
-                for endpoint in identity.endpoints
-            ],
-            features=[
-                request.Feature(
-                    name=name, min_supported_version=supported.lowest, max_supported_version=supported.highest
-                )
-                for name, supported in versions.SUPPORTED_FEATURES.items()
-            ],
+            listeners=addresses_as(request.Listener, identity.endpoints),
+            features=features_as(request.Feature, SUPPORTED_FEATURES),
             rack=identity.rack,
             log_dirs=list(identity.directories),
             previous_broker_epoch=identity.previous_epoch,

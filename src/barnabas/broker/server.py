@@ -133,6 +133,7 @@ class Broker:
             self.channel,
             self.metadata,
             heartbeat_interval_ms=self.config.broker_heartbeat_interval_ms,
+            on_failure=self._fail,
         )
         await self._lifecycle.start()
         await self.settled()

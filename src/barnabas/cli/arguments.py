@@ -73,10 +73,6 @@ def parse_addresses(text: str) -> list[tuple[str, int]]:
     return [parse_address(part) for part in text.split(",") if part.strip()]
 
 
-def format_address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
 def parse_pair(text: str) -> tuple[str, str]:
     """`key=value`; the value may hold further equals signs, and may be empty."""
     key, equals, value = text.partition("=")

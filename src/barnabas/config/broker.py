@@ -48,12 +48,10 @@ class BrokerConfig:
     compression_type: str
     connections_max_idle_ms: int
     controller_listener_names: tuple[str, ...]
-    controller_quorum_bootstrap_servers: tuple[str, ...]
     controller_quorum_voters: tuple[str, ...]
     default_replication_factor: int
     delete_topic_enable: bool
     fetch_max_bytes: int
-    inter_broker_listener_name: str | None
     internal_metadata_log_segment_bytes: int | None
     listener_security_protocol_map: str
     log_cleanup_policy: tuple[str, ...]
@@ -66,7 +64,6 @@ class BrokerConfig:
     log_flush_start_offset_checkpoint_interval_ms: int
     log_index_interval_bytes: int
     log_index_size_max_bytes: int
-    log_initial_task_delay_ms: int
     log_message_timestamp_after_max_ms: int
     log_message_timestamp_before_max_ms: int
     log_message_timestamp_type: str
@@ -99,16 +96,27 @@ class BrokerConfig:
     node_id: int
     num_partitions: int
     num_recovery_threads_per_data_dir: int
+    offsets_topic_num_partitions: int
+    offsets_topic_replication_factor: int
+    offsets_topic_segment_bytes: int
     process_roles: tuple[str, ...]
     producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
     queued_max_request_bytes: int
     replica_high_watermark_checkpoint_interval_ms: int
-    security_inter_broker_protocol: str
+    share_coordinator_state_topic_min_isr: int
+    share_coordinator_state_topic_num_partitions: int
+    share_coordinator_state_topic_replication_factor: int
+    share_coordinator_state_topic_segment_bytes: int
     socket_listen_backlog_size: int
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
     socket_send_buffer_bytes: int
+    transaction_state_log_min_isr: int
+    transaction_state_log_num_partitions: int
+    transaction_state_log_replication_factor: int
+    transaction_state_log_segment_bytes: int
+    unclean_leader_election_enable: bool
 
     def __init__(
         self,
@@ -220,11 +228,6 @@ class BrokerConfig:
     def advertised_controller_listeners(self) -> tuple[Listener, ...]:
         """The addresses of the metadata quorum's listeners as other nodes see them."""
         return self._listeners.advertised_controller
-
-    @property
-    def inter_broker_listener(self) -> str:
-        """The name of the listener that brokers use among themselves."""
-        return self._listeners.inter_broker
 
     def _resolve_listeners(self) -> NodeListeners:
         get = self.get

@@ -135,7 +135,6 @@ class NodeListeners(NamedTuple):
     controller: tuple[Listener, ...]
     advertised: tuple[Listener, ...]
     advertised_controller: tuple[Listener, ...]
-    inter_broker: str
 
 
 class ListenerSettings(NamedTuple):
@@ -167,16 +166,14 @@ def resolve_listeners(given: ListenerSettings) -> NodeListeners:
         advertised = parse_listeners("advertised.listeners", given.advertised, protocols)
         _require_known_names(advertised, listeners)
     own_advertised = tuple(one for one in advertised or () if one.name not in controller_names)
-    inter_broker = _inter_broker_name(given, protocols)
     if "broker" in given.roles:
-        _require_inter_broker_listener(inter_broker, own_advertised or brokers)
+        _require_inter_broker_listener(_inter_broker_name(given, protocols), own_advertised or brokers)
     _require_early_listeners(given.early_start, {listener.name for listener in listeners} | {*controller_names})
     return NodeListeners(
         broker=brokers,
         controller=controllers,
         advertised=advertise(brokers, own_advertised or None),
         advertised_controller=_advertise_controllers(controllers, advertised or ()),
-        inter_broker=inter_broker,
     )
 
 
@@ -236,6 +233,8 @@ def _require_inter_broker_listener(name: str, advertised: tuple[Listener, ...]) 
     key = "inter.broker.listener.name"
     names = [listener.name for listener in advertised]
     if name not in names:
+        # Who wants security and nothing else would only be led on by advice about names.
+        require_plaintext(advertised)
         raise ConfigError(
             key,
             f"{key} must be a listener name defined in advertised.listeners, and {name} is not. "

@@ -4,7 +4,7 @@ Old names are translated, unknown and not yet acting settings are told, and a no
 is becomes broker and controller in one: a quorum of one voter with its CONTROLLER listener on loopback.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from barnabas.config import legacy
 from barnabas.config.listeners import PLAINTEXT, Listener
@@ -34,17 +34,6 @@ _PLUG_IN_PREFIXES = (
 )
 _AUTHORIZER_SETTINGS = ("allow.everyone.if.no.acl.found", "super.users")
 _PREFIX_SETTINGS = ("remote.log.metadata.manager.impl.prefix", "remote.log.storage.manager.impl.prefix")
-
-
-def parse_overrides(assignments: Iterable[str]) -> dict[str, str]:
-    """The settings of `--set key=value` arguments; the last of a name wins."""
-    overrides = {}
-    for assignment in assignments:
-        name, equals, value = assignment.partition("=")
-        if not equals or not name.strip():
-            raise ConfigError(assignment, f"cannot read the setting {assignment!r}: it is written key=value")
-        overrides[name.strip()] = value.strip()
-    return overrides
 
 
 def prepare(given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:

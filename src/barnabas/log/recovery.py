@@ -175,6 +175,8 @@ def _recover(state: _State, recovery_point: int) -> None:
     _restore_producers(disk, state.producers, segments, state.snapshots, state.log_start_offset, start)
     _recover_segments(state, first)
     state.unsynced.update(name for segment in segments[first:] for name in _names_of(segment))
+    # What the process before wrote beside the batches, and never came to sync, is as young as they are.
+    state.unsynced.update((PARENT_FOLDER, PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT))
 
 
 def reload_producers(

@@ -28,6 +28,7 @@ from barnabas.metadata.image import (
     diff_among,
 )
 from barnabas.metadata.partitions import merge, partition_from_record
+from barnabas.metadata.registrations import supported_levels
 from barnabas.protocol.uuids import Uuid, to_text
 
 if TYPE_CHECKING:
@@ -308,10 +309,7 @@ class Replay:
                 epoch=record.broker_epoch,
                 incarnation_id=record.incarnation_id,
                 endpoints=tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points),
-                features={
-                    f.name: versions.VersionRange(f.min_supported_version, f.max_supported_version)
-                    for f in record.features
-                },
+                features=supported_levels(record.features),
                 rack=record.rack,
                 fenced=record.fenced,
                 in_controlled_shutdown=record.in_controlled_shutdown,

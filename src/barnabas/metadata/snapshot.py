@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.metadata import versions
 from barnabas.metadata.partitions import partition_to_record
+from barnabas.metadata.registrations import addresses_as, features_as
 from barnabas.metadata.versions import VersionedRecord
 from barnabas.protocol import messages as m
 
@@ -55,21 +56,8 @@ def _broker(broker: BrokerImage, level: int) -> VersionedRecord:
         is_migrating_zk_broker=broker.is_migrating_zk_broker,
         incarnation_id=broker.incarnation_id,
         broker_epoch=broker.epoch,
-        end_points=[
-            m.RegisterBrokerRecord.BrokerEndpoint(
-                name=endpoint.name,
-                host=endpoint.host,
-                port=endpoint.port,
-                security_protocol=endpoint.security_protocol,
-            )
-            for endpoint in broker.endpoints
-        ],
-        features=[
-            m.RegisterBrokerRecord.BrokerFeature(
-                name=name, min_supported_version=supported.lowest, max_supported_version=supported.highest
-            )
-            for name, supported in broker.features.items()
-        ],
+        end_points=addresses_as(m.RegisterBrokerRecord.BrokerEndpoint, broker.endpoints),
+        features=features_as(m.RegisterBrokerRecord.BrokerFeature, broker.features),
         rack=broker.rack,
         fenced=broker.fenced,
         in_controlled_shutdown=broker.in_controlled_shutdown,

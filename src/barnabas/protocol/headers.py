@@ -21,7 +21,6 @@ from barnabas.protocol.varint import Buffer, read_uvarint
 
 _REQUEST_PREFIX = struct.Struct(">hhih")
 _CORRELATION_ID = struct.Struct(">i")
-_CORRELATION_ID_AND_NO_TAGS = struct.Struct(">ix")
 
 
 class RequestHeader(NamedTuple):
@@ -69,13 +68,6 @@ def write_request_header(
         out += encoded
     if request_header_version(api_key, api_version) == 2:
         out.append(0)
-
-
-def write_response_header(out: bytearray, api_key: int, api_version: int, correlation_id: int) -> None:
-    if response_header_version(api_key, api_version):
-        out += _CORRELATION_ID_AND_NO_TAGS.pack(correlation_id)
-    else:
-        out += _CORRELATION_ID.pack(correlation_id)
 
 
 def parse_response_header(data: Buffer, api_key: int, api_version: int, offset: int = 0) -> tuple[int, int]:

@@ -88,7 +88,3 @@ def write_varlong(out: bytearray, value: int) -> None:
         out.append((raw & 0x7F) | 0x80)
         raw >>= 7
     out.append(raw)
-
-
-def uvarint_size_bytes(value: int) -> int:
-    return max(1, (value.bit_length() + 6) // 7)

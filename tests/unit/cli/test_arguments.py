@@ -35,11 +35,6 @@ def test_several_addresses_are_separated_by_commas() -> None:
     assert arguments.parse_addresses("a:1, b:2,") == [("a", 1), ("b", 2)]
 
 
-@pytest.mark.parametrize("address", [("127.0.0.1", 9092), ("::1", 9092)])
-def test_an_address_is_written_as_it_is_read(address: tuple[str, int]) -> None:
-    assert arguments.parse_address(arguments.format_address(*address)) == address
-
-
 def test_a_pair_splits_at_its_first_equals_sign() -> None:
     assert arguments.parse_pair("a.b=c=d") == ("a.b", "c=d")
     assert arguments.parse_pair("empty=") == ("empty", "")

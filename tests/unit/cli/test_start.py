@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas.broker import server
 from barnabas.cli import main, start
 from barnabas.cli.errors import CommandError
 from barnabas.config.listeners import Listener
+from barnabas.metadata.replay import ReplayError
+from barnabas.raft.batches import NewerMetadataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,10 +100,11 @@ def test_the_last_of_several_settings_of_one_name_counts() -> None:
     [
         (["--listen", "0.0.0.0:9092"], "advertised.listeners=PLAINTEXT://"),
         (["--set", "listeners=SSL://127.0.0.1:9093", "--set", "inter.broker.listener.name=SSL"], "needs SSL"),
+        (["--set", "listeners=SSL://127.0.0.1:9093"], "needs SSL: security is not available yet"),
         (["--set", "num.partitions=many"], "num.partitions"),
         (["--config", "/no/such/file.properties"], "cannot read /no/such/file.properties: No such file or directory"),
     ],
-    ids=["every interface", "security", "a value", "a file"],
+    ids=["every interface", "security", "nothing but security", "a value", "a file"],
 )
 def test_what_cannot_be_served_is_refused_in_one_line(
     words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
@@ -143,3 +147,15 @@ def test_the_log_is_as_quiet_as_it_is_told_to_be(
     monkeypatch.setattr(start, "serve", lambda _config: 0)
     assert main.main(["start", "--log-level", "error", "--set", "num.partitons=3"]) == 0
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("error", [NewerMetadataError, ReplayError])
+def test_metadata_that_cannot_be_understood_is_told_in_one_line(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> int:
+        raise error("/data/__cluster_metadata-0 is beyond us")
+
+    monkeypatch.setattr(server, "run", fail)
+    assert main.main(["start"]) == 1
+    assert capsys.readouterr().err == "barnabas: /data/__cluster_metadata-0 is beyond us\n"

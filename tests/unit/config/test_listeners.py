@@ -38,7 +38,6 @@ def test_broker_and_controller_listeners_are_told_apart() -> None:
     assert config.listeners == (Listener("PLAINTEXT", "PLAINTEXT", "localhost", 9092),)
     assert config.controller_listeners == (Listener("CONTROLLER", "PLAINTEXT", "localhost", 9093),)
     assert config.advertised_listeners == config.listeners
-    assert config.inter_broker_listener == "PLAINTEXT"
 
 
 @pytest.mark.parametrize(
@@ -74,7 +73,6 @@ def test_a_listener_name_of_ones_own_needs_a_mapping() -> None:
         inter_broker_listener_name="front",
     )
     assert mapped.listeners == (Listener("FRONT", "PLAINTEXT", "localhost", 9092),)
-    assert mapped.inter_broker_listener == "FRONT"
 
 
 def test_a_map_of_ones_own_must_hold_the_controller_too() -> None:

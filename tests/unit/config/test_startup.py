@@ -5,14 +5,13 @@ import pytest
 from barnabas.config.broker import BrokerConfig
 from barnabas.config.listeners import Listener
 from barnabas.config.settings import ConfigError
-from barnabas.config.startup import parse_overrides, replace_broker_listeners
+from barnabas.config.startup import replace_broker_listeners
 
 KRAFT = {
     "process.roles": "broker,controller",
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
     "listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
-    "controller.quorum.bootstrap.servers": "localhost:9093",
 }
 
 
@@ -158,17 +157,9 @@ def test_a_plug_in_prefix_of_ones_own_passes_in_silence() -> None:
     assert not any("tier.bucket" in warning for warning in BrokerConfig.from_properties(given)[1])
 
 
-def test_overrides_go_before_the_file_and_the_last_one_wins() -> None:
-    overrides = parse_overrides(["num.partitions=2", " num.partitions = 3 ", "log.dir=/a=b"])
-    assert overrides == {"num.partitions": "3", "log.dir": "/a=b"}
-    config, _ = BrokerConfig.from_properties({**KRAFT, "num.partitions": "9"}, overrides)
+def test_overrides_go_before_the_file() -> None:
+    config, _ = BrokerConfig.from_properties({**KRAFT, "num.partitions": "9"}, {"num.partitions": " 3 "})
     assert config.num_partitions == 3
-
-
-@pytest.mark.parametrize("assignment", ["num.partitions", "=3", " =3"])
-def test_an_override_that_is_not_an_assignment_is_refused(assignment: str) -> None:
-    with pytest.raises(ConfigError, match="it is written key=value"):
-        parse_overrides([assignment])
 
 
 @pytest.mark.parametrize("name", ["node.id", "controller.listener.names"])

@@ -111,6 +111,11 @@ class Cluster:
         assert response.error_code == 0, response
         self.heartbeat(broker_id)
 
+    def begin_leadership(self) -> None:
+        """What a node does that was killed and started again: the state is built anew from the log."""
+        image = self.state.metadata.freeze(offset=self.offset - 1, epoch=1, timestamp_ms=0)
+        self.state = ControllerState(image, self.now_ms)
+
     def stop_broker(self, broker_id: int) -> None:
         """A clean shutdown, as a broker does it."""
         while not self.heartbeat(broker_id, want_shut_down=True).should_shut_down:

@@ -29,6 +29,7 @@ def test_a_registration_is_fenced_and_its_epoch_is_the_offset_that_the_decision_
 def test_the_epoch_of_an_unclean_restart_is_the_decisions_offset_and_not_the_records() -> None:
     cluster = Cluster(sole_broker_id=1)
     cluster.create_topic("t", 3)
+    cluster.begin_leadership()
     offset = cluster.offset
     response = cluster.send(cluster.registration(1))
     assert names(cluster.last) == ["PartitionChangeRecord"] * 3 + ["RegisterBrokerRecord"]
@@ -97,6 +98,7 @@ def test_leader_epochs_rise_with_every_restart() -> None:
         if restart % 2:
             cluster.restart_cleanly(1)
         else:
+            cluster.begin_leadership()
             cluster.start_broker(1)
         epochs.append(cluster.partition("t").leader_epoch)
     assert epochs == sorted(set(epochs))
@@ -105,6 +107,7 @@ def test_leader_epochs_rise_with_every_restart() -> None:
 def test_after_a_kill_the_last_known_leader_leads_again_as_recovering() -> None:
     cluster = Cluster(sole_broker_id=1)
     cluster.create_topic("t")
+    cluster.begin_leadership()
     cluster.start_broker(1)
     partition = cluster.partition("t")
     assert (partition.leader, partition.isr, partition.last_known_elr) == (1, (1,), ())
@@ -120,8 +123,18 @@ def test_another_incarnation_waits_until_the_session_of_the_old_one_has_ended() 
 
 def test_a_sole_voter_that_holds_the_folder_does_not_wait_for_its_old_incarnation() -> None:
     cluster = Cluster(sole_broker_id=1)
+    cluster.begin_leadership()
     assert cluster.send(cluster.registration(1)).error_code == Error.NONE
     assert cluster.state.brokers[1].fenced
+
+
+def test_a_sole_voter_refuses_a_second_incarnation_beside_one_that_registered_since_it_leads() -> None:
+    cluster = Cluster(sole_broker_id=1)
+    cluster.begin_leadership()
+    cluster.start_broker(1)
+    assert cluster.send(cluster.registration(1)).error_code == Error.DUPLICATE_BROKER_REGISTRATION
+    cluster.now_ms += 9001
+    assert cluster.send(cluster.registration(1)).error_code == Error.NONE
 
 
 def test_the_same_incarnation_may_register_again_and_keeps_its_epoch() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.metadata.controller.configs import Operation
+from barnabas.metadata.controller.configs import Operation, edited_list
 from barnabas.metadata.image import ConfigResource, ResourceType
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
@@ -240,3 +240,20 @@ def test_a_cluster_wide_setting_changes_what_new_topics_report() -> None:
     topic: Any = request.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
     (created,) = cluster.send(request(topics=[topic])).topics
     assert {config.name: config.value for config in created.configs}["retention.ms"] == "777"
+
+
+@pytest.mark.parametrize(
+    ("text", "operation", "operand", "edited"),
+    [
+        ("a,b", APPEND, "b,c", "a,b,c"),
+        ("", APPEND, "a", "a"),
+        ("a,,b", APPEND, "c", "a,b,c"),
+        ("a, b", APPEND, "b", "a, b,b"),
+        ("a,b,a", SUBTRACT, "a,c", "b,a"),
+        ("a, b", SUBTRACT, "b", "a, b"),
+    ],
+)
+def test_lists_are_edited_entry_by_entry_as_they_are_written(
+    text: str, operation: Operation, operand: str, edited: str
+) -> None:
+    assert edited_list(text, operation, operand) == edited

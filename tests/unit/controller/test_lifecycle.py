@@ -97,6 +97,45 @@ async def test_heartbeats_go_on_whatever_the_controller_answers() -> None:
 
 
 @in_event_loop
+async def test_a_broker_that_the_controller_has_forgotten_registers_again_and_asks_to_be_unfenced() -> None:
+    stale = heartbeat(error_code=Error.STALE_BROKER_EPOCH)
+    registered = m.BrokerRegistrationResponse(broker_epoch=9)
+    controller = Controller(
+        m.BrokerRegistrationResponse(broker_epoch=5),
+        heartbeat(),
+        stale,
+        heartbeat(),
+        stale,
+        stale,
+        stale,
+        registered,
+        heartbeat(),
+    )
+    lifecycle, _ = lifecycle_with(controller, interval_ms=1)
+    await lifecycle.start()
+    while len(controller.requests) < 9:
+        controller.arrived.clear()
+        await asyncio.wait_for(controller.arrived.wait(), 10)
+    await lifecycle.abandon()
+    kinds = [type(request) for request in controller.requests[:9]]
+    assert [number for number, kind in enumerate(kinds) if kind is m.BrokerRegistrationRequest] == [0, 7]
+    assert (controller.requests[6].broker_epoch, controller.requests[8].broker_epoch) == (5, 9)
+    assert lifecycle.epoch == 9
+
+
+@in_event_loop
+async def test_whoever_owns_the_broker_hears_that_its_heartbeats_have_ended() -> None:
+    controller = Controller(m.BrokerRegistrationResponse(broker_epoch=5), heartbeat())
+    failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+    loader = MetadataLoader("cluster")
+    lifecycle = BrokerLifecycle(IDENTITY, controller, loader, heartbeat_interval_ms=1, on_failure=failed.set_result)
+    await lifecycle.start()
+    controller.answers.clear()
+    assert isinstance(await asyncio.wait_for(failed, 10), IndexError)
+    await lifecycle.abandon()
+
+
+@in_event_loop
 async def test_a_broker_asks_to_stop_until_it_may() -> None:
     controller = Controller(
         m.BrokerRegistrationResponse(broker_epoch=5), heartbeat(), heartbeat(), heartbeat(should_shut_down=True)

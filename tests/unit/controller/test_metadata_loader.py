@@ -96,6 +96,28 @@ async def test_who_leads_the_quorum_is_in_the_image() -> None:
 
 
 @in_event_loop
+async def test_the_level_of_the_quorum_is_the_one_that_the_log_finalized_last() -> None:
+    loader = attached()
+    assert loader.kraft_version == 0
+    loader.restore(Snapshot(SnapshotId(10, 3), 77, 1, (), ()), [])
+    assert loader.kraft_version == 1
+    loader.apply([DecodedBatch(10, 10, 3, 0, True, 100, (m.KRaftVersionRecord(kraft_version=2),))])
+    assert loader.kraft_version == 2
+
+
+@in_event_loop
+async def test_who_gives_up_waiting_is_forgotten() -> None:
+    loader = attached()
+    patient = asyncio.create_task(loader.wait_for_offset(0))
+    for offset in (1, 2, 3):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(loader.wait_for_offset(offset), 0.001)
+    assert len(loader._waiters) == 1
+    loader.apply([batch(0, "a")])
+    assert (await patient).offset == 0
+
+
+@in_event_loop
 async def test_detaching_frees_those_who_wait() -> None:
     loader = attached()
     waiter = asyncio.create_task(loader.wait_for_offset(10))

@@ -15,6 +15,7 @@ from barnabas.broker import controller_loop
 from barnabas.broker.controller import ForeignQuorumError
 from barnabas.metadata.controller.context import Decision
 from barnabas.metadata.image import RECOVERED, RECOVERING
+from barnabas.metadata.replay import ReplayError
 from barnabas.metadata.versions import UnsupportedMetadataVersionError, VersionedRecord
 from barnabas.ports import SystemDisk
 from barnabas.protocol import messages as m
@@ -273,9 +274,21 @@ async def test_a_folder_of_newer_software_is_refused_and_nothing_is_changed(disk
     batch = data_batch([newer], base_offset=end.end_offset, epoch=end.epoch, timestamp_ms=1)
     extend(disk, f"{METADATA}/00000000000000000000.log", batch)
     before = everything(disk)
-    with pytest.raises(UnsupportedMetadataVersionError, match=f"metadata.version {level}.*nothing was changed"):
+    with pytest.raises(UnsupportedMetadataVersionError, match=f"metadata.version {level}.*Nothing was changed"):
         Node(disk, "/data", QUIET, None).controller.open()
     assert everything(disk) == before
+
+
+@in_event_loop
+async def test_a_folder_whose_records_contradict_each_other_is_refused_by_name(disk: SimulatedDisk) -> None:
+    async with running(disk, "/data"):
+        pass
+    end = read_folder(disk, METADATA)
+    stray = VersionedRecord(m.RemoveTopicRecord(topic_id=Uuid(b"n" * 16)), 0)
+    batch = data_batch([stray], base_offset=end.end_offset, epoch=end.epoch, timestamp_ms=1)
+    extend(disk, f"{METADATA}/00000000000000000000.log", batch)
+    with pytest.raises(ReplayError, match=f"{METADATA} cannot be read: no topic has the id"):
+        Node(disk, "/data", QUIET, None).controller.open()
 
 
 @pytest.mark.parametrize(

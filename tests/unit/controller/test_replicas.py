@@ -136,6 +136,7 @@ def test_an_unknown_topic_and_a_stale_broker_are_refused() -> None:
 def test_a_recovering_leader_that_reports_itself_recovered_is() -> None:
     cluster = Cluster(sole_broker_id=1)
     cluster.create_topic("t")
+    cluster.begin_leadership()
     cluster.start_broker(1)
     assert cluster.partition("t").leader_recovery_state == RECOVERING
     alter_partition(cluster, [1])

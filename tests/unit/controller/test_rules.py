@@ -37,6 +37,7 @@ def test_without_settings_the_metadata_log_has_kafkas_limits() -> None:
 def test_the_metadata_log_has_the_limits_that_were_set() -> None:
     limits = metadata_limits(config(metadata_max_idle_interval_ms="9", metadata_log_max_snapshot_interval_ms="8"))
     assert (limits.idle_interval_ms, limits.snapshot_interval_ms) == (9, 8)
+    assert metadata_limits(config(internal_metadata_log_segment_bytes="4096")).segment_bytes == 4096
 
 
 def test_a_topic_reports_what_the_layers_below_it_give() -> None:

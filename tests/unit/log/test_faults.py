@@ -237,3 +237,16 @@ def test_closing_a_log_that_nobody_touched_since_its_clean_end_costs_nothing(
     again.append_as_leader(batch(b"b"), 0)
     again.close()
     assert disk.calls["fsync"] > 0
+
+
+def test_a_log_that_was_killed_before_its_first_flush_is_durable_after_its_next(
+    disk: SimulatedDisk, clock: ManualClock
+) -> None:
+    log = create("", clock, disk=disk)
+    log.append_as_leader(batch(b"a"), 4)
+    killed = reopen(log, clock, clean_shutdown=False, disk=disk)
+    killed.flush()
+    disk.crash()
+    again = reopen(log, clock, clean_shutdown=False, recovery_point=1, disk=disk)
+    assert offsets(again) == [0]
+    assert (again.topic_id, again.epochs.entries) == (log.topic_id, [(4, 0)])

@@ -81,6 +81,18 @@ def test_what_comes_before_a_transaction_in_the_same_batches_is_seen_at_once() -
     assert [created.name for created in publication.delta.created_topics] == ["b"]
 
 
+def test_an_aborted_transaction_hides_neither_what_was_touched_before_it_nor_a_new_controller() -> None:
+    loader = Log().loader
+    loader.apply_batch([topic("a")], last_offset=0, epoch=1, timestamp_ms=0)
+    loader.apply_batch([m.BeginTransactionRecord(), topic("b")], last_offset=2, epoch=1, timestamp_ms=0)
+    loader.set_controller(4)
+    loader.apply_batch([m.AbortTransactionRecord()], last_offset=3, epoch=2, timestamp_ms=0)
+    publication = loader.publish()
+    assert publication is not None
+    assert [created.name for created in publication.delta.created_topics] == ["a"]
+    assert publication.image.controller_id == 4
+
+
 @pytest.mark.parametrize(
     "records",
     [

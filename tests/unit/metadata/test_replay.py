@@ -157,8 +157,13 @@ def test_a_registration_change_of_another_epoch_is_an_error() -> None:
 
 @pytest.mark.parametrize(("feature", "level"), [("metadata.version", 31), ("unheard.of", 1), ("kraft.version", 2)])
 def test_a_level_of_newer_software_is_refused(feature: str, level: int) -> None:
-    with pytest.raises(UnsupportedMetadataVersionError, match=f"{feature} {level}.*nothing was changed"):
+    with pytest.raises(UnsupportedMetadataVersionError, match=f"{feature} {level}.*too new.*Nothing was changed"):
         replay(m.FeatureLevelRecord(name=feature, feature_level=level))
+
+
+def test_a_level_that_is_no_longer_supported_is_refused_as_too_old() -> None:
+    with pytest.raises(UnsupportedMetadataVersionError, match=r"metadata\.version 6.*7 to 30; it is too old.*raise it"):
+        replay(m.FeatureLevelRecord(name="metadata.version", feature_level=6))
 
 
 def test_what_did_not_change_is_the_same_object_in_the_next_image() -> None:

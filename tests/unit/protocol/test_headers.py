@@ -13,7 +13,6 @@ from barnabas.protocol.headers import (
     parse_request_header,
     parse_response_header,
     write_request_header,
-    write_response_header,
 )
 
 API_VERSIONS = [(api.key, version) for api in APIS.values() for version in range(api.min_version, api.max_version + 1)]
@@ -41,12 +40,9 @@ def test_a_request_header_is_what_the_schema_says(
 
 
 @given(st.sampled_from(API_VERSIONS), st.integers(-(1 << 31), (1 << 31) - 1))
-def test_a_response_header_is_what_the_schema_says(api: tuple[int, int], correlation_id: int) -> None:
+def test_a_response_header_is_read_as_the_schema_says(api: tuple[int, int], correlation_id: int) -> None:
     key, version = api
     data = codec.encode(m.ResponseHeader(correlation_id=correlation_id), response_header_version(key, version))
-    out = bytearray()
-    write_response_header(out, key, version, correlation_id)
-    assert out == data
     assert parse_response_header(data + b"body", key, version) == (correlation_id, len(data))
 
 

@@ -72,6 +72,18 @@ def test_voters_that_the_log_does_not_name_yet_are_named_when_an_epoch_begins() 
     assert ready.entries == (Entry(0, 1, 3, LeaderChange(1, (1,), (1,), names_voters=True)),)
 
 
+def test_voters_are_named_again_until_a_leader_has_them_in_its_log_for_good() -> None:
+    leader = core(names_voters=True)
+    leader.tick(0)
+    leader.step(AppendFailed(LogEnd(0, 0)))
+    (entry,) = leader.tick(5000).entries
+    assert entry == Entry(0, 2, 3, LeaderChange(1, (1,), (1,), names_voters=True))
+    leader.step(Flushed(3))
+    leader.step(Resign())
+    (entry,) = leader.tick(10_000).entries
+    assert entry == Entry(3, 3, 1, LeaderChange(1, (1,), (1,), names_voters=False))
+
+
 def test_a_node_that_is_no_voter_never_campaigns() -> None:
     observer = RaftCore(FIVE, [ONE, TWO], HardState(), LogEnd(0, 0))
     assert observer.tick(0) == Ready()

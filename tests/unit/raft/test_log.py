@@ -9,8 +9,19 @@ import pytest
 
 from barnabas.metadata.versions import VersionedRecord
 from barnabas.protocol import messages as m
+from barnabas.protocol import metadata_records
+from barnabas.protocol.batch import build_batch
+from barnabas.protocol.metadata_records import encode_record
+from barnabas.protocol.record import Record
 from barnabas.protocol.uuids import METADATA_TOPIC_ID, Uuid, to_text
-from barnabas.raft.batches import VoterEndpoint, VoterNode, control_batch, data_batch, voters_messages
+from barnabas.raft.batches import (
+    NewerMetadataError,
+    VoterEndpoint,
+    VoterNode,
+    control_batch,
+    data_batch,
+    voters_messages,
+)
 from barnabas.raft.core import LogEnd
 from barnabas.raft.log import MetadataLog, MetadataLogLimits, MissingMetadataError, read_folder
 from barnabas.raft.snapshots import SnapshotId, write_snapshot
@@ -86,6 +97,33 @@ def test_batches_are_read_back_after_the_log_was_opened_again(disk: SimulatedDis
     content = read_folder(disk, FOLDER)
     assert [(batch.base_offset, batch.last_offset, batch.epoch) for batch in content.batches] == [(0, 2, 1), (3, 4, 2)]
     assert open_log(disk).end == LogEnd(2, 5)
+
+
+@pytest.mark.parametrize(
+    ("value", "record"),
+    [(b"\x01\x63\x00", "no metadata record has type 99"), (b"\x01\x02\x07", "TopicRecord has versions 0-0, not 7")],
+    ids=["type", "version"],
+)
+def test_a_record_of_newer_software_is_named_and_nothing_is_taken_for_damaged(
+    disk: SimulatedDisk, value: bytes, record: str
+) -> None:
+    newer = [Record(timestamp=0, value=encode_record(m.NoOpRecord(), 0)), Record(timestamp=0, value=value)]
+    write(disk, topics(0, 3), build_batch(newer, base_offset=3, leader_epoch=1))
+    with pytest.raises(NewerMetadataError, match=f"{FOLDER} .* offset 4 .* written by newer software .*{record}"):
+        read_folder(disk, FOLDER)
+
+
+def test_a_snapshot_of_newer_software_is_not_passed_over_as_if_it_were_broken(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(disk, topics(0, 3))
+    with monkeypatch.context() as newer_software:
+        newer_software.setitem(metadata_records.RECORD_NAMES, 98, "EndTxnMarker")
+        newer_software.setattr(m.EndTxnMarker, "api_key", 98)
+        records = [VersionedRecord(m.EndTxnMarker(), 0)]
+        write_snapshot(disk, FOLDER, SnapshotId(3, 1), records, [VOTER], contained_timestamp_ms=0, now_ms=0)
+    with pytest.raises(NewerMetadataError, match=r"-0000000001\.checkpoint .*no metadata record has type 98"):
+        read_folder(disk, FOLDER)
 
 
 def test_what_was_flushed_survives_the_loss_of_power_and_what_was_not_leaves_no_trace(disk: SimulatedDisk) -> None:

@@ -98,9 +98,7 @@ def supported_features(version: int) -> list[m.ApiVersionsResponse.SupportedFeat
     ]
 
 
-def finalized_features(
-    features: FeaturesImage, kraft_version: int
-) -> list[m.ApiVersionsResponse.FinalizedFeatureKey]:
+def finalized_features(features: FeaturesImage, kraft_version: int) -> list[m.ApiVersionsResponse.FinalizedFeatureKey]:
     """The quorum's level is finalized in control records, and so it is not in the image."""
     levels = {
         **features.finalized,

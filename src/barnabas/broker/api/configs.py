@@ -21,7 +21,7 @@ from barnabas.config.broker import ConfigSource
 from barnabas.config.dynamic import validate_broker_overrides
 from barnabas.config.settings import BROKER, ConfigType
 from barnabas.config.values import ConfigError, format_value
-from barnabas.metadata.controller.configs import Operation
+from barnabas.metadata.controller.configs import Operation, edited_list
 from barnabas.metadata.controller.topic_names import check_topic_name
 from barnabas.metadata.image import ConfigResource, ResourceType
 from barnabas.protocol import messages as m
@@ -52,6 +52,7 @@ class HasResource(Protocol):
 
 
 R = TypeVar("R", bound=HasResource)
+T = TypeVar("T")
 
 
 # ── describing ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -167,17 +168,8 @@ async def alter_configs(
     def forwarded(accepted: list[Replacement]) -> m.AlterConfigsRequest:
         return m.AlterConfigsRequest(resources=accepted, validate_only=request.validate_only)
 
-    return m.AlterConfigsResponse(
-        responses=[
-            m.AlterConfigsResponse.AlterConfigsResourceResponse(
-                error_code=outcome.error,
-                error_message=outcome.message or None,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, outcome in await alter(broker, request.resources, refuse_replacing, forwarded)
-        ]
-    )
+    altered = await alter(broker, request.resources, refuse_replacing, forwarded)
+    return m.AlterConfigsResponse(responses=results(m.AlterConfigsResponse.AlterConfigsResourceResponse, altered))
 
 
 @handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, versions=(0, 1))
@@ -189,16 +181,9 @@ async def incremental_alter_configs(
     def forwarded(accepted: list[Changes]) -> m.IncrementalAlterConfigsRequest:
         return m.IncrementalAlterConfigsRequest(resources=accepted, validate_only=request.validate_only)
 
+    altered = await alter(broker, request.resources, refuse_changing, forwarded)
     return m.IncrementalAlterConfigsResponse(
-        responses=[
-            m.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
-                error_code=outcome.error,
-                error_message=outcome.message or None,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, outcome in await alter(broker, request.resources, refuse_changing, forwarded)
-        ]
+        responses=results(m.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse, altered)
     )
 
 
@@ -221,6 +206,18 @@ async def alter(
     return [
         (resource, refused.get(number) or decided.get(key_of(resource)) or KafkaError(Error.UNKNOWN_SERVER_ERROR))
         for number, resource in enumerate(resources)
+    ]
+
+
+def results(kind: Callable[..., T], altered: Iterable[tuple[HasResource, KafkaError]]) -> list[T]:
+    return [
+        kind(
+            error_code=outcome.error,
+            error_message=outcome.message or None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        for resource, outcome in altered
     ]
 
 
@@ -294,25 +291,21 @@ def apply_operation(settings: dict[str, str], entry: m.IncrementalAlterConfigsRe
             settings[name] = value
         case Operation.DELETE:
             settings.pop(name, None)
-        case Operation.APPEND:
-            present = current_list(settings, name, "append")
-            settings[name] = ",".join([*present, *(item for item in value.split(",") if item not in present)])
-        case Operation.SUBTRACT:
-            removed = value.split(",")
-            present = current_list(settings, name, "subtract")
-            settings[name] = ",".join(item for item in present if item not in removed)
+        case Operation.APPEND | Operation.SUBTRACT as number:
+            operation = Operation(number)
+            settings[name] = edited_list(current_list(settings, name, operation), operation, value)
         case unknown:
             raise KafkaError(Error.INVALID_REQUEST, f"Unknown operations type {unknown}")
 
 
-def current_list(settings: dict[str, str], name: str, verb: str) -> list[str]:
+def current_list(settings: dict[str, str], name: str, operation: Operation) -> str:
     setting = BROKER.get(name)
     if setting is None:
         raise KafkaError(Error.INVALID_CONFIG, f"Unknown config name: {name}")
     if setting.type is not ConfigType.LIST:
+        verb = operation.name.lower()
         raise KafkaError(Error.INVALID_CONFIG, f"Config value {verb} is not allowed for config key: {name}")
-    text = settings.get(name, format_value(setting.default)) or ""
-    return text.split(",") if text else []
+    return settings.get(name, format_value(setting.default)) or ""
 
 
 def check_broker_settings(broker: Broker, name: str, settings: dict[str, str]) -> None:

@@ -72,21 +72,24 @@ def creatable_topic(name: str, config: BrokerConfig) -> CreatableTopic:
     """The topic as it is made when nobody says how: by `num.partitions`, and internal ones by settings of their own."""
     match name:
         case "__consumer_offsets":
-            prefix, configs = "offsets.topic", _offsets_configs(config)
+            partition_count = config.offsets_topic_num_partitions
+            replication_factor = config.offsets_topic_replication_factor
+            configs = _offsets_configs(config)
         case "__transaction_state":
-            prefix, configs = "transaction.state.log", _transactions_configs(config)
+            partition_count = config.transaction_state_log_num_partitions
+            replication_factor = config.transaction_state_log_replication_factor
+            configs = _transactions_configs(config)
         case "__share_group_state":
-            prefix, configs = "share.coordinator.state.topic", _share_configs(config)
+            partition_count = config.share_coordinator_state_topic_num_partitions
+            replication_factor = config.share_coordinator_state_topic_replication_factor
+            configs = _share_configs(config)
         case _:
-            return m.CreateTopicsRequest.CreatableTopic(
-                name=name,
-                num_partitions=config.num_partitions,
-                replication_factor=config.default_replication_factor,
-            )
+            partition_count, replication_factor = config.num_partitions, config.default_replication_factor
+            configs = {}
     return m.CreateTopicsRequest.CreatableTopic(
         name=name,
-        num_partitions=_number(config, f"{prefix}.num.partitions"),
-        replication_factor=_number(config, f"{prefix}.replication.factor"),
+        num_partitions=partition_count,
+        replication_factor=replication_factor,
         configs=[m.CreateTopicsRequest.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
     )
 
@@ -95,7 +98,7 @@ def _offsets_configs(config: BrokerConfig) -> Mapping[str, str]:
     return {
         "cleanup.policy": "compact",
         "compression.type": "producer",
-        "segment.bytes": str(config.get("offsets.topic.segment.bytes")),
+        "segment.bytes": str(config.offsets_topic_segment_bytes),
     }
 
 
@@ -103,8 +106,8 @@ def _transactions_configs(config: BrokerConfig) -> Mapping[str, str]:
     return {
         "cleanup.policy": "compact",
         "compression.type": "uncompressed",
-        "min.insync.replicas": str(config.get("transaction.state.log.min.isr")),
-        "segment.bytes": str(config.get("transaction.state.log.segment.bytes")),
+        "min.insync.replicas": str(config.transaction_state_log_min_isr),
+        "segment.bytes": str(config.transaction_state_log_segment_bytes),
         "unclean.leader.election.enable": "false",
     }
 
@@ -113,13 +116,7 @@ def _share_configs(config: BrokerConfig) -> Mapping[str, str]:
     return {
         "cleanup.policy": "delete",
         "compression.type": "producer",
-        "min.insync.replicas": str(config.get("share.coordinator.state.topic.min.isr")),
+        "min.insync.replicas": str(config.share_coordinator_state_topic_min_isr),
         "retention.ms": "-1",
-        "segment.bytes": str(config.get("share.coordinator.state.topic.segment.bytes")),
+        "segment.bytes": str(config.share_coordinator_state_topic_segment_bytes),
     }
-
-
-def _number(config: BrokerConfig, name: str) -> int:
-    value = config.get(name)
-    assert isinstance(value, int), f"{name} is a number"
-    return value

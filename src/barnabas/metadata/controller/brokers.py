@@ -14,6 +14,7 @@ from barnabas.metadata.controller import leadership
 from barnabas.metadata.controller.context import Contact, Decision
 from barnabas.metadata.controller.state import NO_OFFSET, PartitionKey, Session
 from barnabas.metadata.image import is_reserved_directory
+from barnabas.metadata.registrations import addresses_as, features_as, supported_levels
 from barnabas.metadata.versions import VersionedRecord
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
@@ -94,23 +95,8 @@ def register_controller(
     record = m.RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,
-        end_points=[
-            m.RegisterControllerRecord.ControllerEndpoint(
-                name=listener.name,
-                host=listener.host,
-                port=listener.port,
-                security_protocol=listener.security_protocol,
-            )
-            for listener in request.listeners
-        ],
-        features=[
-            m.RegisterControllerRecord.ControllerFeature(
-                name=feature.name,
-                min_supported_version=feature.min_supported_version,
-                max_supported_version=feature.max_supported_version,
-            )
-            for feature in request.features
-        ],
+        end_points=addresses_as(m.RegisterControllerRecord.ControllerEndpoint, request.listeners),
+        features=features_as(m.RegisterControllerRecord.ControllerFeature, supported_levels(request.features)),
     )
     return Decision(m.ControllerRegistrationResponse(), [VersionedRecord(record, 0)])
 
@@ -177,10 +163,7 @@ def _check_directories(state: ControllerState, request: m.BrokerRegistrationRequ
 def _check_features(state: ControllerState, request: m.BrokerRegistrationRequest) -> None:
     """A broker must support every finalized level; what it does not name it supports at level 0."""
     features = state.features
-    supported = {
-        feature.name: versions.VersionRange(feature.min_supported_version, feature.max_supported_version)
-        for feature in request.features
-    }
+    supported = supported_levels(request.features)
     if versions.FEATURE_NAME not in supported:
         raise KafkaError(Error.INVALID_REGISTRATION, "Request features do not contain 'metadata.version'")
     finalized = {**features.finalized, versions.FEATURE_NAME: features.metadata_version}
@@ -199,23 +182,8 @@ def _registration(request: m.BrokerRegistrationRequest) -> m.RegisterBrokerRecor
     return m.RegisterBrokerRecord(
         broker_id=request.broker_id,
         incarnation_id=request.incarnation_id,
-        end_points=[
-            m.RegisterBrokerRecord.BrokerEndpoint(
-                name=listener.name,
-                host=listener.host,
-                port=listener.port,
-                security_protocol=listener.security_protocol,
-            )
-            for listener in request.listeners
-        ],
-        features=[
-            m.RegisterBrokerRecord.BrokerFeature(
-                name=feature.name,
-                min_supported_version=feature.min_supported_version,
-                max_supported_version=feature.max_supported_version,
-            )
-            for feature in request.features
-        ],
+        end_points=addresses_as(m.RegisterBrokerRecord.BrokerEndpoint, request.listeners),
+        features=features_as(m.RegisterBrokerRecord.BrokerFeature, supported_levels(request.features)),
         rack=request.rack,
         log_dirs=list(request.log_dirs),
     )

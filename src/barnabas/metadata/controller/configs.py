@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from barnabas.metadata.controller.context import Decision
 from barnabas.metadata.controller.elections import MIN_ISR
@@ -21,10 +21,17 @@ from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import TypeAlias
 
     from barnabas.metadata.controller.context import Context
     from barnabas.metadata.controller.state import ControllerState
+
+    Replacement: TypeAlias = m.AlterConfigsRequest.AlterConfigsResource
+    Changes: TypeAlias = m.IncrementalAlterConfigsRequest.AlterConfigsResource
+
+R = TypeVar("R", "Replacement", "Changes")
+T = TypeVar("T")
 
 VALUE_BYTES_MAX = 32_767
 
@@ -46,47 +53,55 @@ class Change(NamedTuple):
 def incremental_alter_configs(
     state: ControllerState, request: m.IncrementalAlterConfigsRequest, context: Context
 ) -> Decision:
-    repeated = _repeated((r.resource_type, r.resource_name) for r in request.resources)
-    response = m.IncrementalAlterConfigsResponse()
-    records: list[VersionedRecord] = []
-    for given in request.resources:
-        resource = ConfigResource(given.resource_type, given.resource_name)
-        result = m.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
-            resource_type=resource.type, resource_name=resource.name, error_message=None
-        )
-        response.responses.append(result)
-        try:
-            _check_resource(resource, repeated, [config.name for config in given.configs])
-            _check_values((c.name, c.value) for c in given.configs if c.config_operation != Operation.DELETE)
-            changes = [_changed(state, resource, config, context) for config in given.configs]
-            records += _altered(state, resource, changes, [], context)
-        except KafkaError as error:
-            result.error_code, result.error_message = error.error, error.message
-    check_record_count(records)
+    def change(resource: ConfigResource, given: Changes) -> list[VersionedRecord]:
+        _check_values((c.name, c.value) for c in given.configs if c.config_operation != Operation.DELETE)
+        changes = [_changed(state, resource, config, context) for config in given.configs]
+        return _altered(state, resource, changes, [], context)
+
+    result = m.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+    results, records = _alter_each(request.resources, change, result)
+    response = m.IncrementalAlterConfigsResponse(responses=results)
     return Decision(response, [] if request.validate_only else _with_cleared_elrs(state, records))
 
 
 def alter_configs(state: ControllerState, request: m.AlterConfigsRequest, context: Context) -> Decision:
-    repeated = _repeated((r.resource_type, r.resource_name) for r in request.resources)
-    response = m.AlterConfigsResponse()
+    def replace(resource: ConfigResource, given: Replacement) -> list[VersionedRecord]:
+        _check_values((config.name, config.value) for config in given.configs)
+        changes = [Change(config.name, config.value) for config in given.configs]
+        kept = {change.name for change in changes}
+        dropped = [Change(name, None) for name in state.metadata.configs.of(resource) if name not in kept]
+        return _altered(state, resource, changes, dropped, context)
+
+    results, records = _alter_each(request.resources, replace, m.AlterConfigsResponse.AlterConfigsResourceResponse)
+    response = m.AlterConfigsResponse(responses=results)
+    return Decision(response, [] if request.validate_only else _with_cleared_elrs(state, records))
+
+
+def _alter_each(
+    resources: Sequence[R], alter: Callable[[ConfigResource, R], list[VersionedRecord]], result: Callable[..., T]
+) -> tuple[list[T], list[VersionedRecord]]:
+    """What became of each resource, in the request's order, and the records of those that were not refused."""
+    repeated = _repeated((given.resource_type, given.resource_name) for given in resources)
+    results: list[T] = []
     records: list[VersionedRecord] = []
-    for given in request.resources:
+    for given in resources:
         resource = ConfigResource(given.resource_type, given.resource_name)
-        result = m.AlterConfigsResponse.AlterConfigsResourceResponse(
-            resource_type=resource.type, resource_name=resource.name, error_message=None
-        )
-        response.responses.append(result)
+        outcome = KafkaError(Error.NONE)
         try:
             _check_resource(resource, repeated, [config.name for config in given.configs])
-            _check_values((config.name, config.value) for config in given.configs)
-            changes = [Change(config.name, config.value) for config in given.configs]
-            kept = {change.name for change in changes}
-            dropped = [Change(name, None) for name in state.metadata.configs.of(resource) if name not in kept]
-            records += _altered(state, resource, changes, dropped, context)
+            records += alter(resource, given)
         except KafkaError as error:
-            result.error_code, result.error_message = error.error, error.message
+            outcome = error
+        results.append(
+            result(
+                error_code=outcome.error,
+                error_message=outcome.message or None,
+                resource_type=resource.type,
+                resource_name=resource.name,
+            )
+        )
     check_record_count(records)
-    return Decision(response, [] if request.validate_only else _with_cleared_elrs(state, records))
+    return results, records
 
 
 def _repeated(resources: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
@@ -149,13 +164,17 @@ def _changed(
                     f"Can't {operation.name} to key {config.name} because its type is not LIST.",
                 )
             text = context.rules.default_text(resource.type, config.name) if known is None else known
-            return Change(config.name, _edited_list(text or "", operation, config.value or ""))
+            return Change(config.name, edited_list(text or "", operation, config.value or ""))
         case other:
             raise KafkaError(Error.INVALID_REQUEST, f"Unknown operations type {other}")
 
 
-def _edited_list(text: str, operation: Operation, operand: str) -> str:
-    parts = [part.strip() for part in text.split(",") if part.strip()]
+def edited_list(text: str, operation: Operation, operand: str) -> str:
+    """A list with entries appended to it, those that it has not yet, or taken from it, those that it has.
+
+    Entries are compared as they are written, and blanks stay: as Kafka does it.
+    """
+    parts = [part for part in text.split(",") if part]
     for part in operand.split(","):
         if operation is Operation.APPEND and part not in parts:
             parts.append(part)

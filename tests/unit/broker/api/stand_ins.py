@@ -78,6 +78,7 @@ def a_broker(
         image=image,
         config=config or a_config(),
         channel=ScriptedChannel(answer),
+        metadata=SimpleNamespace(kraft_version=1),
         settled=has_followed,
         replicas=replicas,
         loop=asyncio.get_running_loop(),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.broker.api import register_all
-from barnabas.broker.api.api_versions import api_versions, unsupported_version_reply
+from barnabas.broker.api.api_versions import api_versions, finalized_features, unsupported_version_reply
 from barnabas.broker.dispatch import ROUTES
 from barnabas.protocol import codec
 from barnabas.protocol import messages as m
@@ -67,6 +67,11 @@ def test_finalized_features_come_with_the_offset_of_the_image() -> None:
     assert response.finalized_features_epoch == 79
     levels = {f.name: (f.min_version_level, f.max_version_level) for f in response.finalized_features}
     assert levels == {"metadata.version": (30, 30), "group.version": (1, 1), "kraft.version": (1, 1)}
+
+
+def test_a_quorum_whose_log_does_not_name_its_voters_has_no_finalized_level() -> None:
+    finalized = finalized_features(an_image().features, kraft_version=0)
+    assert [feature.name for feature in finalized] == ["group.version", "metadata.version"]
 
 
 def test_the_answer_is_encoded_once_for_an_image() -> None:
