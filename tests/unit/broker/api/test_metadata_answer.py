@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.image import MetadataImage, TopicImage
 
 HOLD_MS_MAX = 5.0
-ATTEMPTS = 3
+ATTEMPTS = 12
 
 
 async def whole_answer(
