@@ -107,6 +107,10 @@ class Disk(Protocol):
         """How many descriptors this process may have open, sockets included."""
         ...
 
+    def read_ahead(self, fd: int, offset: int, length: int) -> None:
+        """Says that a range will be read soon, so that it may be fetched from the device meanwhile."""
+        ...
+
     def is_resident(self, fd: int, offset: int, length: int) -> bool:
         """Whether reading this range would not wait for the device, as far as a few probes tell."""
         ...
@@ -200,6 +204,9 @@ class SystemDisk:
     def open_files_max(self) -> int:
         allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return allowed if allowed != resource.RLIM_INFINITY else _OPEN_FILES_UNLIMITED
+
+    def read_ahead(self, fd: int, offset: int, length: int) -> None:
+        os.posix_fadvise(fd, offset, length, os.POSIX_FADV_WILLNEED)
 
     def is_resident(self, fd: int, offset: int, length: int) -> bool:
         """Asks the kernel for single bytes of the range with the demand not to wait for them."""

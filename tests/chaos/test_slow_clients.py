@@ -9,18 +9,21 @@ import os
 import selectors
 import socket
 import statistics
+import subprocess
+import sys
 import threading
 import time
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from barnabas.protocol.errors import Error
-from tests.peers import resident_bytes, wait_until
+from tests.peers import resident_bytes
 from tests.wire.batches import batch
 from tests.wire.connection import Connection, request_frame
-from tests.wire.requests import Topic, create_topic, fetch, fetch_request, produce, produce_request
+from tests.wire.requests import Topic, create_topic, fetch, fetch_request, produce
 
 if TYPE_CHECKING:
     from barnabas.testing.node import Node
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 ROUND_TRIPS = 400
 SLOWER_MAX = 2.0
 MARGIN_S = 0.001
+ROOT = Path(__file__).parents[2]
 CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -158,57 +162,57 @@ def _poll_for(selector: selectors.BaseSelector, waiting: bytes, seconds: float) 
 @pytest.mark.full
 @pytest.mark.timeout(1_800)
 def test_reading_five_gigabytes_of_evicted_segments_leaves_others_their_speed(victim: Node, topic: str) -> None:
-    """A reader of cold data waits for the disk; its neighbour's 99th percentile rises by a factor of two at most."""
-    total_bytes, value_bytes = 5 << 30, 1_000_000
-    with Connection(victim.port) as connection, Connection(victim.port) as neighbour:
+    """A reader of cold data waits for the disk, and nobody waits with it.
+
+    On a small machine any fast reader takes processor time from its neighbours, so that the neighbour's 99th
+    percentile is compared with the one beside the same read from the page cache: twice as long at most.
+    """
+    total_bytes = 5 << 30
+    data = batch([os.urandom(1_000_000)])
+    with Connection(victim.port) as connection:
         small = create_topic(connection, topic)
         cold = create_topic(connection, f"{topic}-cold", config={"segment.bytes": str(256 << 20)})
-        data = batch([os.urandom(value_bytes)])
-        for _ in range(total_bytes // value_bytes):
-            connection.send(produce_request(cold, data, 9, acks=1), 9)
-            connection.receive_frame()
-        before = _under_the_same_writes(neighbour, small)
+        for _ in range(total_bytes // len(data) + 1):
+            assert produce(connection, cold, data, acks=1).error_code == Error.NONE
+        _write_back(victim, cold.name)
+        round_trip_s(connection, small, 1_000)
+        alone = round_trip_s(connection, small, 10_000)
+        beside_warm = _beside_a_reader(connection, small, victim.port, cold, len(data), total_bytes)
         _evict(victim, cold.name)
-        is_over = threading.Event()
-        read_bytes = [0]
-        reader = threading.Thread(target=_read_all, args=(victim.port, cold, read_bytes, is_over))
-        reader.start()
-        try:
-            wait_until(lambda: read_bytes[0] > 0, "the cold read has begun")
-            during: list[float] = []
-            while reader.is_alive() and len(during) < 200_000:
-                during += round_trip_s(neighbour, small, 500)
-        finally:
-            is_over.set()
-            reader.join()
-    assert len(during) >= 1_000, "the cold read was over too soon for the test to say anything"
-    assert _percentile(during, 0.99) <= 2 * _percentile(before, 0.99) + MARGIN_S
+        beside_cold = _beside_a_reader(connection, small, victim.port, cold, len(data), total_bytes)
+    alone_ms, warm_ms, cold_ms = (1000 * percentile(each, 0.99) for each in (alone, beside_warm, beside_cold))
+    print(f"p99 of the neighbour: {alone_ms:.2f} ms alone, {warm_ms:.2f} ms beside a warm read, {cold_ms:.2f} ms cold")
+    assert cold_ms <= 2 * max(alone_ms, warm_ms)
 
 
-def _under_the_same_writes(connection: Connection, topic: Topic) -> list[float]:
-    round_trip_s(connection, topic, 1_000)
-    return round_trip_s(connection, topic, 10_000)
+def _beside_a_reader(
+    connection: Connection, small: Topic, port: int, read: Topic, batch_bytes: int, total_bytes: int
+) -> list[float]:
+    """Round trips of one client for as long as another one reads everything."""
+    command = [sys.executable, "-m", "tests.chaos.cold_reader", str(port), read.name, str(batch_bytes)]
+    taken: list[float] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "reading\n"
+        while reader.poll() is None:
+            taken += round_trip_s(connection, small, 200)
+        assert int(reader.stdout.readline()) >= total_bytes
+    assert len(taken) >= 1_000, "the read was over too soon for the test to say anything"
+    return taken
 
 
-def _evict(node: Node, topic: str) -> None:
-    """Write the segments back and drop them from the page cache."""
+def _write_back(node: Node, topic: str) -> None:
     for each in (node.data_dir / f"{topic}-0").glob("*.log"):
         with each.open("rb") as segment:
             os.fsync(segment.fileno())
+
+
+def _evict(node: Node, topic: str) -> None:
+    """Drop the segments from the page cache; what is not written back yet would stay there."""
+    for each in (node.data_dir / f"{topic}-0").glob("*.log"):
+        with each.open("rb") as segment:
             os.posix_fadvise(segment.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def _read_all(port: int, topic: Topic, read_bytes: list[int], is_over: threading.Event) -> None:
-    offset = 0
-    with Connection(port) as connection:
-        while not is_over.is_set():
-            answer = fetch(connection, topic, offset=offset, partition_max_bytes=10_000_000)
-            count = len(answer.records or b"")
-            if count == 0:
-                return
-            read_bytes[0] += count
-            offset += max(1, count // 1_000_100)
-
-
-def _percentile(values: list[float], share: float) -> float:
+def percentile(values: list[float], share: float) -> float:
     return sorted(values)[int(len(values) * share)]

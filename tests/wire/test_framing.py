@@ -14,9 +14,10 @@ import pytest
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import APIS, ApiKey
 from barnabas.protocol.errors import Error
+from barnabas.testing.node import Node
 from tests.peers import open_files, resident_bytes, wait_until
 from tests.wire.batches import batch
-from tests.wire.connection import ClosedError, Connection, frame, request_frame
+from tests.wire.connection import HOST, ClosedError, Connection, frame, request_frame
 from tests.wire.requests import (
     LATEST,
     REQUESTS,
@@ -31,6 +32,7 @@ from tests.wire.requests import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from barnabas.protocol.structs import Message
     from tests.peers import Peer
@@ -121,6 +123,19 @@ def test_what_is_no_request_closes_that_connection_and_no_other(
         with pytest.raises(ClosedError):
             doomed.receive_frame()
     assert answers(connection)
+
+
+def test_a_connection_closed_for_what_it_sent_leaves_one_line_in_the_log(tmp_path: Path) -> None:
+    """The line names the client, so that its owner can be found."""
+    with Node(tmp_path / "data") as node:
+        for case, make in NO_FRAMES.items():
+            with Connection(node.port) as doomed:
+                client = f"{HOST}:{doomed.socket.getsockname()[1]}"
+                doomed.send_bytes(make())
+                _either_closed_or_answered(doomed)
+            lines = [line for line in node.log_text().splitlines() if client in line]
+            assert len(lines) == 1 or case == "a client id that is not UTF-8", f"{case}: {lines}"
+        assert "Traceback" not in node.log_text()
 
 
 def _either_closed_or_answered(connection: Connection) -> None:

@@ -36,7 +36,7 @@ SCRATCH_BYTES = 256 * 1024
 STASH_BYTES = 16 * 1024
 BACKLOG_BYTES = 1024 * 1024
 MAX_IN_FLIGHT = 256
-SENDFILE_BYTES = 1024 * 1024
+SENDFILE_BYTES = 512 * 1024
 FIRST_BUFFER_BYTES = 64 * 1024
 
 _LENGTH = Struct(">i")
@@ -310,7 +310,12 @@ class Connection:
         while slots and (parts := slots[0].parts) is not None:
             slots.popleft()
             self._out.extend(parts)
-        if not self._is_writing:
+        if self._is_writing:
+            return
+        if len(self._out) == 1 and not slots and not self._is_paused:
+            # A lone reply, such as that of a long poll, gains nothing by waiting for others.
+            self._send()
+        else:
             self.server.flush_soon(self)
 
     def flush(self) -> None:

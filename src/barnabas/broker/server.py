@@ -46,10 +46,13 @@ if TYPE_CHECKING:
     from barnabas.config.topic import TopicConfig
     from barnabas.log.checkpoints import TopicPartition
     from barnabas.metadata.image import MetadataDelta
+    from barnabas.ports import Disk
 
 logger = logging.getLogger("barnabas.node")
 
 WARM_CHUNK_BYTES = 256 * 1024
+READ_AHEAD_BYTES = 8 * 1024 * 1024
+ECHO_SECONDS = 0.25
 PLAINTEXT_PROTOCOL = 0
 
 
@@ -245,6 +248,8 @@ class Broker:
         await self._take_step(self.controller.stop())
         self.metadata.detach()
         self._threads.shutdown()
+        if self._failure is None:
+            logger.info("stopped cleanly")
 
     async def _take_step(self, step: Awaitable[None]) -> None:
         try:
@@ -254,11 +259,16 @@ class Broker:
             self._failure = self._failure or error
 
 
-def read_through(disk: SystemDisk, parts: Sequence[FilePart]) -> None:
+def read_through(disk: Disk, parts: Sequence[FilePart]) -> None:
+    """Reads ranges into the page cache, and asks for what a reader that goes on will want next: its next fetch finds
+    the page of its first batch there, and most of the rest."""
+    buffer = bytearray(WARM_CHUNK_BYTES)
+    view = memoryview(buffer)
     for part in parts:
         end = part.position + part.length
         for position in range(part.position, end, WARM_CHUNK_BYTES):
-            disk.pread(part.file.fd, min(WARM_CHUNK_BYTES, end - position), position)
+            disk.preadv(part.file.fd, [view[: end - position]], position)
+        disk.read_ahead(part.file.fd, end, READ_AHEAD_BYTES)
 
 
 def log_progress(opened: int, total: int) -> None:
@@ -311,21 +321,24 @@ async def _serve(broker: Broker, on_ready: Callable[[Iterable[Listener]], None])
 
 
 class Signals:
-    """The first SIGTERM or SIGINT asks for a clean stop, the second forces the end."""
+    """The first SIGTERM or SIGINT asks for a clean stop, the second forces the end. Programs that watch over others
+    may send the same signal to a process and again to its group: such an echo is no second wish."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._seen = 0
+        self._first: tuple[signal.Signals, float] | None = None
         for number in (signal.SIGTERM, signal.SIGINT):
             broker.loop.add_signal_handler(number, self._on_signal, number)
 
     def _on_signal(self, number: signal.Signals) -> None:
-        self._seen += 1
-        if self._seen > 1:
+        now = self._broker.loop.time()
+        if self._first is None:
+            self._first = number, now
+            logger.info("%s: stopping", number.name)
+            self._broker.request_stop()
+        elif self._first[0] is not number or now - self._first[1] > ECHO_SECONDS:
             logger.warning("%s again: stopping at once", number.name)
             os._exit(1)
-        logger.info("%s: stopping", number.name)
-        self._broker.request_stop()
 
     def close(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -34,7 +34,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     words = list(known)
-    close = get_close_matches(word, words, n=1, cutoff=0.5)
+    close = get_close_matches(word, words, n=1, cutoff=0.7)
     return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(words)}"
 
 

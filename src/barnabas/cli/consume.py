@@ -27,6 +27,7 @@ from confluent_kafka import (
 from barnabas.cli.arguments import Parser, add_bootstrap_server, non_negative_int, positive_int, seconds
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, CommandError
 from barnabas.cli.rdkafka import base_settings, reason
+from barnabas.cli.wire import connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -56,6 +57,7 @@ class Start(NamedTuple):
 
 def run(arguments: Sequence[str]) -> int:
     options = build_parser().parse_args(arguments)
+    connect(options.bootstrap_server).close()
     consumer = Consumer(consumer_settings(options.bootstrap_server))
     try:
         partitions = choose_partitions(consumer, options)

@@ -14,6 +14,7 @@ from barnabas.cli.arguments import Parser, add_bootstrap_server, non_negative_in
 from barnabas.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, CommandError
 from barnabas.cli.progress import byte_bar
 from barnabas.cli.rdkafka import base_settings, reason
+from barnabas.cli.wire import connect
 
 if TYPE_CHECKING:
     import argparse
@@ -67,6 +68,7 @@ def run(arguments: Sequence[str]) -> int:
     outcome = Outcome()
     interrupted = False
     with open_source(options.file) as source, byte_bar("producing", size_of(source)) as advance:
+        connect(options.bootstrap_server).close()
         producer = Producer(producer_settings(options))
         try:
             send_lines(producer, source, options, outcome, advance)
@@ -75,6 +77,8 @@ def run(arguments: Sequence[str]) -> int:
         finally:
             unsent = producer.flush(options.timeout + FLUSH_GRACE_S)
     code = report(outcome, unsent, options.topic)
+    if interrupted and code == EXIT_OK and not sys.stderr.isatty():
+        print(f"barnabas: interrupted; {outcome.sent} records delivered to {options.topic!r}", file=sys.stderr)
     return EXIT_INTERRUPTED if interrupted else code
 
 

@@ -82,6 +82,8 @@ class LogStore:
                 producer_expiration_ms=producer_expiration_ms,
                 on_progress=on_progress,
             )
+            if epoch is None and opened.logs:
+                logger.info("%s was not closed cleanly: its %d logs were checked", data_dir.path, len(opened.logs))
             for partition, log in opened.logs.items():
                 self.adopt(log, data_dir)
                 self._found[partition] = log

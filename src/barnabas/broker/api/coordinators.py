@@ -9,6 +9,7 @@ v1 asks for transactional ids · v3 is flexible · v4 asks for many keys at once
 
 from __future__ import annotations
 
+import logging
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 FIRST_VERSION_WITH_MANY_KEYS = 4
 FIRST_VERSION_WITH_SHARE_KEYS = 6
 
+WARNED_KEYS_MAX = 1000
+
 NOWHERE_ID = -1
 NOWHERE_PORT = -1
 
@@ -31,6 +34,11 @@ _MESSAGES = {
     Error.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
     Error.INVALID_REQUEST: "No coordinator looks after keys of this type, or this version cannot ask for it.",
 }
+
+
+logger = logging.getLogger("barnabas.coordinators")
+
+_warned: set[str] = set()
 
 
 class KeyType(IntEnum):
@@ -45,6 +53,7 @@ def find_coordinator(
     request: m.FindCoordinatorRequest,
     caller: Caller,
 ) -> m.FindCoordinatorResponse:
+    warn_once(request, caller)
     if caller.api_version < FIRST_VERSION_WITH_MANY_KEYS:
         error = refusal(request.key_type, request.key, caller.api_version)
         return m.FindCoordinatorResponse(
@@ -53,6 +62,21 @@ def find_coordinator(
     return m.FindCoordinatorResponse(
         coordinators=[answer_key(request.key_type, key, caller.api_version) for key in request.coordinator_keys]
     )
+
+
+def warn_once(request: m.FindCoordinatorRequest, caller: Caller) -> None:
+    """A client that waits for a coordinator waits in silence: the node's log says why, once for each key."""
+    kind = "transactional id" if request.key_type == KeyType.TRANSACTION else "group"
+    for key in request.coordinator_keys or [request.key]:
+        if key not in _warned and len(_warned) < WARNED_KEYS_MAX:
+            _warned.add(key)
+            logger.warning(
+                "client %s looks for the coordinator of %s %r: there are no consumer groups and transactions yet, "
+                "use assign with an offset and without auto-commit",
+                caller.client_id,
+                kind,
+                key,
+            )
 
 
 def answer_key(key_type: int, key: str, version: int) -> m.FindCoordinatorResponse.Coordinator:
