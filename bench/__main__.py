@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import dataclasses
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -85,9 +86,10 @@ def _sides(chosen: argparse.Namespace, console: Console) -> list[Side]:
 def _measure(
     selected: Sequence[Case], sides: list[Side], plan: Plan, rounds: int, work_dir: Path | None, console: Console
 ) -> Results:
-    """Runs everything; after Ctrl-C what was finished still counts. No broker outlives this."""
+    """Runs everything; after Ctrl-C or SIGTERM what was finished still counts. No broker outlives this."""
     if (load := os.getloadavg()[0]) > LOAD_AVERAGE_MAX:
         console.print(f"load average {load:.1f}: other programs compete, and the figures show it", style="yellow")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-", dir=work_dir) as folder:
         runner = Runner(sides, plan, Path(folder))
         with contextlib.closing(runner):
