@@ -47,7 +47,7 @@ bench-full: setup
 	@$(BIN)/python -m bench --full
 
 chaos: setup
-	@$(BIN)/python -m pytest tests/chaos --chaos=full
+	@$(BIN)/python -m pytest tests/chaos tests/wire/test_fuzz.py --chaos=full
 
 docs: setup
 	@$(BIN)/python -m tools.make_config_page
