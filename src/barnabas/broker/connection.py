@@ -73,6 +73,8 @@ class Slot:
         self.parts: list[Part] | None = None
 
     def complete(self, parts: list[Part]) -> None:
+        # Whoever waited holds this slot, and `on_cancel` holds whoever waited: no cycle is left for the collector.
+        self.on_cancel = None
         self.parts = parts
         self.connection.slot_completed(self)
 
@@ -303,20 +305,33 @@ class Connection:
         if self.is_closed:
             release_parts(slot.parts or ())
             return
-        self._count(slot.parts or [])
         slots = self._slots
+        if len(slots) == 1 and slots[0] is slot and self._send_alone(slot.parts or []):
+            return
+        self._count(slot.parts or [])
         if slots[0] is not slot:
             return
         while slots and (parts := slots[0].parts) is not None:
             slots.popleft()
             self._out.extend(parts)
-        if self._is_writing:
-            return
-        if len(self._out) == 1 and not slots and not self._is_paused:
-            # A lone reply, such as that of a long poll, gains nothing by waiting for others.
-            self._send()
-        else:
+        if not self._is_writing:
             self.server.flush_soon(self)
+
+    def _send_alone(self, parts: list[Part]) -> bool:
+        """Sends a lone reply, such as that of a long poll, at once: it gains nothing by waiting for others. False when
+        it is not that, or the socket did not take it whole; then nothing has changed but what was sent."""
+        if len(parts) != 1 or self._out or self._is_paused or type(parts[0]) is not bytes:
+            return False
+        data = parts[0]
+        try:
+            sent = self._sock.send(data)
+        except OSError:
+            return False
+        if sent < len(data):
+            parts[0] = data[sent:]
+            return False
+        self._slots.clear()
+        return True
 
     def flush(self) -> None:
         """Sends what `slot_completed` gathered during this turn of the loop."""
@@ -414,8 +429,9 @@ class Connection:
         self._out.clear()
         for slot in self._slots:
             release_parts(slot.parts or ())
-            if slot.on_cancel is not None:
-                slot.on_cancel()
+            on_cancel, slot.on_cancel = slot.on_cancel, None
+            if on_cancel is not None:
+                on_cancel()
         self._slots.clear()
         if self._buffer is not None:
             self.server.buffers.give_back(self._buffer)

@@ -30,11 +30,13 @@ logger = logging.getLogger("barnabas.purgatory")
 class Parked:
     """A waiting request. Subclasses say what its partitions are waiting for and how it is answered."""
 
-    __slots__ = ("bucket", "is_woken", "watched")
+    __slots__ = ("bucket", "is_woken", "was_woken", "watched")
 
     def __init__(self) -> None:
         self.bucket = -1
         self.is_woken = False
+        self.was_woken = False
+        """Whether anything that it watches has changed since it was parked."""
         self.watched: Iterable[Watchers] = ()
 
     def is_ready(self) -> bool:
@@ -94,7 +96,7 @@ class Purgatory:
             self._loop.call_soon(self._look_at_woken)
         for request in watchers:
             if not request.is_woken:
-                request.is_woken = True
+                request.is_woken = request.was_woken = True
                 self._woken.append(request)
 
     def complete_all(self) -> None:

@@ -65,15 +65,15 @@ class FetchEntry:
         self.leader_epoch = leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
 
-    def has_news(self, is_committed: bool) -> bool:
+    def has_news(self) -> bool:
         """Whether looking at the partition may show more than that its reader is up to date."""
         hosted = self.hosted
         if hosted is None:
             return True
         state = hosted.state
         return (
-            readable_end(hosted, is_committed).offset != self.offset
-            or not state.is_leader
+            state.high_watermark.offset != self.offset
+            or state.leader_id != state.local_id
             or (self.leader_epoch >= 0 and self.leader_epoch != state.leader_epoch)
             or (self.last_fetched_epoch >= 0 and self.last_fetched_epoch != hosted.log.latest_epoch)
         )
@@ -132,7 +132,7 @@ class FetchPlan:
         """Whether there is anything to tell: records, an error, or that nothing was asked for."""
         for _, entries in self.topics:
             for entry in entries:
-                if entry.has_news(self.is_committed):
+                if entry.has_news():
                     return True
         return not self.topics
 
@@ -311,7 +311,7 @@ class DelayedFetch(Parked):
 
     def complete(self) -> None:
         slot = self._slot
-        if not self._plan.has_news():
+        if not self.was_woken or not self._plan.has_news():
             slot.complete([self._plan.quiet_answer(self._header)])
             return
         reads, _, _ = run(self._broker, self._plan)
