@@ -194,11 +194,8 @@ class Connection:
             position = frame_end
             if self.is_closed:
                 return
-            if self._must_pause():
-                self._send()
-                if self._must_pause():
-                    self._pause()
-                    break
+            if self._must_pause() and self._pause_unless_relieved():
+                break
         if position < end:
             self._stash = bytes(data[position:end])
 
@@ -240,9 +237,7 @@ class Connection:
             self.server.buffers.give_back(buffer)
             self.server.frame_memory_freed()
         if self._must_pause():
-            self._send()
-            if self._must_pause():
-                self._pause()
+            self._pause_unless_relieved()
 
     def _grow_buffer(self, buffer: bytearray, capacity: int) -> bytearray:
         larger = self.server.buffers.take(capacity)
@@ -253,6 +248,14 @@ class Connection:
 
     def _must_pause(self) -> bool:
         return self._backlog_bytes >= BACKLOG_BYTES or len(self._slots) >= MAX_IN_FLIGHT
+
+    def _pause_unless_relieved(self) -> bool:
+        """Sends what it can; if too much is left, no more is read for now. True then."""
+        self._send()
+        if not self._must_pause():
+            return False
+        self._pause()
+        return True
 
     def _pause(self) -> None:
         if not self._is_paused and not self.is_closed:
@@ -305,10 +308,8 @@ class Connection:
         if self.is_closed:
             release_parts(slot.parts or ())
             return
-        slots = self._slots
-        if len(slots) == 1 and slots[0] is slot and self._send_alone(slot.parts or []):
-            return
         self._count(slot.parts or [])
+        slots = self._slots
         if slots[0] is not slot:
             return
         while slots and (parts := slots[0].parts) is not None:
@@ -316,22 +317,6 @@ class Connection:
             self._out.extend(parts)
         if not self._is_writing:
             self.server.flush_soon(self)
-
-    def _send_alone(self, parts: list[Part]) -> bool:
-        """Sends a lone reply, such as that of a long poll, at once: it gains nothing by waiting for others. False when
-        it is not that, or the socket did not take it whole; then nothing has changed but what was sent."""
-        if len(parts) != 1 or self._out or self._is_paused or type(parts[0]) is not bytes:
-            return False
-        data = parts[0]
-        try:
-            sent = self._sock.send(data)
-        except OSError:
-            return False
-        if sent < len(data):
-            parts[0] = data[sent:]
-            return False
-        self._slots.clear()
-        return True
 
     def flush(self) -> None:
         """Sends what `slot_completed` gathered during this turn of the loop."""

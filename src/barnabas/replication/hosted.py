@@ -50,8 +50,7 @@ class HostedPartition:
 
     def must_flush(self) -> bool:
         """Whether `flush.messages` asks for a sync before what was just written is acknowledged."""
-        log = self.log
-        return log.log_end_offset - log.recovery_point >= log.config.flush_messages
+        return self.log.unflushed_messages >= self.log.config.flush_messages
 
     def require_leader(self) -> None:
         if not self.state.is_leader:
