@@ -110,6 +110,31 @@ def test_a_waiting_fetch_counts_bytes_up_to_its_minimum(
     assert base_offsets(answer.responses[0].partitions[0].records) == [0, 1, 2]
 
 
+def test_a_fetch_that_waited_in_vain_for_its_minimum_gets_what_there_is(
+    connection: Connection, wire_topic: Topic
+) -> None:
+    produce(connection, wire_topic, batch([b"x"]))
+    answer = fetch(connection, wire_topic, max_wait_ms=50, min_bytes=1_000_000)
+    assert base_offsets(answer.records) == [0]
+
+
+def test_equal_fetches_sent_ahead_are_each_answered_in_order(
+    connect: Callable[[], Connection], connection: Connection, wire_topic: Topic
+) -> None:
+    request = fetch_request(wire_topic, 12, max_wait_ms=200)
+    for _ in range(2):
+        sent = [connection.send(request, 12) for _ in range(5)]
+        answers = [connection.receive(m.FetchResponse, 12) for _ in sent]
+        assert [correlation_id for correlation_id, _ in answers] == sent
+        assert all(not answer.responses[0].partitions[0].records for _, answer in answers)
+    request = fetch_request(wire_topic, 12, max_wait_ms=25_000)
+    sent = [connection.send(request, 12) for _ in range(3)]
+    assert produce(connect(), wire_topic, batch()).error_code == Error.NONE
+    answers = [connection.receive(m.FetchResponse, 12) for _ in sent]
+    assert [correlation_id for correlation_id, _ in answers] == sent
+    assert all(base_offsets(answer.responses[0].partitions[0].records) == [0] for _, answer in answers)
+
+
 def test_a_waiting_fetch_is_told_when_its_topic_goes(
     connect: Callable[[], Connection], connection: Connection, wire_topic: Topic
 ) -> None:

@@ -24,6 +24,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.codec import DecodeError
+from barnabas.replication.purgatory import Parked
 
 if TYPE_CHECKING:
     from barnabas.broker.listener import ListenerServer
@@ -62,21 +63,27 @@ class BadRequestError(Exception):
     """What a client sent cannot be answered: its connection is closed with this line in the log."""
 
 
-class Slot:
-    """The place of one unanswered request in its connection's order of replies."""
+class Slot(Parked):
+    """The place of one unanswered request in its connection's order of replies. It may wait in the purgatory."""
 
-    __slots__ = ("connection", "on_cancel", "parts")
+    __slots__ = ("connection", "is_in_line", "parts")
 
     def __init__(self, connection: Connection) -> None:
+        super().__init__()
         self.connection = connection
-        self.on_cancel: Callable[[], None] | None = None
+        self.is_in_line = False
         self.parts: list[Part] | None = None
 
-    def complete(self, parts: list[Part]) -> None:
-        # Whoever waited holds this slot, and `on_cancel` holds whoever waited: no cycle is left for the collector.
-        self.on_cancel = None
+    def fill(self, parts: list[Part]) -> None:
+        """The reply has come: it leaves as soon as those before it have."""
         self.parts = parts
-        self.connection.slot_completed(self)
+        self.connection.slot_filled(self)
+
+    def cancel(self) -> None:
+        """The connection is gone, and nobody waits for the reply."""
+
+    def fail(self) -> None:
+        self.connection.close()
 
 
 class Connection:
@@ -129,26 +136,28 @@ class Connection:
 
     def _on_readable(self) -> None:
         self.last_active = self.server.loop.time()
-        self._guarded(self._receive)
+        try:
+            if self._buffer is None:
+                self._receive()
+            else:
+                self._receive_large_frame(self._buffer)
+        except Exception as error:
+            self._end_by(error)
         if self._out and not self._is_writing and not self.is_closed:
             self._send()
 
-    def _guarded(self, work: Callable[[], None]) -> None:
+    def _end_by(self, error: Exception) -> None:
         """Whatever goes wrong while requests are handled ends this connection, and no other."""
-        try:
-            work()
-        except (BadRequestError, DecodeError) as error:
+        if isinstance(error, BadRequestError | DecodeError):
             self.refuse(str(error))
-        except Exception:
-            logger.exception("%s: closed by an error in the node, correlation id %d", self, self.correlation_id)
+        else:
+            logger.error(
+                "%s: closed by an error in the node, correlation id %d", self, self.correlation_id, exc_info=error
+            )
             self.close()
 
     def _receive(self) -> None:
         server = self.server
-        buffer = self._buffer
-        if buffer is not None:
-            self._receive_large_frame(buffer)
-            return
         kept = len(self._stash)
         if kept:
             server.scratch[:kept] = self._stash
@@ -274,7 +283,10 @@ class Connection:
         kept, self._stash = self._stash, b""
         if kept:
             # As they are, not in the shared buffer: that may be in use further up the stack.
-            self._guarded(lambda: self._cut_frames(memoryview(kept), len(kept)))
+            try:
+                self._cut_frames(memoryview(kept), len(kept))
+            except Exception as error:
+                self._end_by(error)
         if not self._is_paused and not self.is_closed:
             self.server.loop.add_reader(self._fd, self._on_readable)
 
@@ -284,9 +296,7 @@ class Connection:
         """Answers the request being handled. It leaves at the end of this wake-up, or behind earlier slots."""
         self._count(parts)
         if self._slots:
-            slot = Slot(self)
-            slot.parts = parts
-            self._slots.append(slot)
+            self.reserve().parts = parts
         else:
             self._out.extend(parts)
 
@@ -301,10 +311,14 @@ class Connection:
     def reserve(self) -> Slot:
         """Takes the place of a reply that comes later."""
         slot = Slot(self)
-        self._slots.append(slot)
+        self.line_up(slot)
         return slot
 
-    def slot_completed(self, slot: Slot) -> None:
+    def line_up(self, slot: Slot) -> None:
+        slot.is_in_line = True
+        self._slots.append(slot)
+
+    def slot_filled(self, slot: Slot) -> None:
         if self.is_closed:
             release_parts(slot.parts or ())
             return
@@ -313,16 +327,19 @@ class Connection:
         if slots[0] is not slot:
             return
         while slots and (parts := slots[0].parts) is not None:
-            slots.popleft()
+            first = slots.popleft()
+            first.is_in_line = False
+            first.parts = None
             self._out.extend(parts)
         if not self._is_writing:
             self.server.flush_soon(self)
 
     def flush(self) -> None:
-        """Sends what `slot_completed` gathered during this turn of the loop."""
+        """Sends what `slot_filled` gathered during this turn of the loop."""
         if self._out and not self._is_writing and not self.is_closed:
             self._send()
-        self.resume_if_paused()
+        if self._is_paused:
+            self.resume_if_paused()
 
     def _count(self, parts: list[Part]) -> None:
         """Bytes in memory count from the moment a reply is ready, also while it waits behind another."""
@@ -414,9 +431,7 @@ class Connection:
         self._out.clear()
         for slot in self._slots:
             release_parts(slot.parts or ())
-            on_cancel, slot.on_cancel = slot.on_cancel, None
-            if on_cancel is not None:
-                on_cancel()
+            slot.cancel()
         self._slots.clear()
         if self._buffer is not None:
             self.server.buffers.give_back(self._buffer)

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from struct import Struct
 from struct import error as struct_error
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.broker.connection import BadRequestError, Connection, Slot
 from barnabas.protocol import codec, messages
@@ -27,16 +27,8 @@ logger = logging.getLogger("barnabas.dispatch")
 
 _LENGTH_AND_CORRELATION = Struct(">ii")
 _REQUEST_PREFIX = Struct(">hhih")
+_PREFIX_BYTES = _REQUEST_PREFIX.size
 _NEVER = 1 << 15
-
-
-class FrameHeader(NamedTuple):
-    """What a handler of frames needs to know of the header: all but who the client says it is."""
-
-    api_key: int
-    api_version: int
-    correlation_id: int
-    body_offset: int
 
 
 class Caller:
@@ -53,7 +45,9 @@ class Caller:
 
 
 Handler = Callable[["Broker", Any, Caller], Any]
-FrameHandler = Callable[["Broker", Connection, "FrameHeader", memoryview], None]
+FrameHandler = Callable[["Broker", Connection, int, memoryview, int], None]
+"""Takes the version, the frame, and where the body begins in it; the connection knows the correlation id."""
+
 H = TypeVar("H", bound=Handler)
 F = TypeVar("F", bound=FrameHandler)
 
@@ -117,7 +111,7 @@ class Dispatcher:
         self._routes = routes
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def __call__(self, connection: Connection, frame: memoryview) -> None:
+    def dispatch(self, connection: Connection, frame: memoryview) -> None:
         try:
             api_key, version, correlation_id, client_id_size = _REQUEST_PREFIX.unpack_from(frame)
         except struct_error:
@@ -130,13 +124,13 @@ class Dispatcher:
         if route.frame_handler is None:
             self._handle_message(connection, route, frame)
             return
-        body = _REQUEST_PREFIX.size + (max(0, client_id_size))
+        body = _PREFIX_BYTES + client_id_size if client_id_size > 0 else _PREFIX_BYTES
         if version >= route.flexible_from:
             if body < len(frame) and frame[body] == 0:
                 body += 1
             else:
                 body = parse_request_header(frame, 0).body_offset
-        route.frame_handler(self._broker, connection, FrameHeader(api_key, version, correlation_id, body), frame)
+        route.frame_handler(self._broker, connection, version, frame, body)
 
     def _handle_message(self, connection: Connection, route: Route, frame: memoryview) -> None:
         header = parse_request_header(frame, 0)
@@ -174,7 +168,7 @@ class Dispatcher:
             )
             slot.connection.close()
             return
-        slot.complete([reply])
+        slot.fill([reply])
 
     def _refuse_version(self, connection: Connection, api_key: int, version: int, correlation_id: int) -> None:
         """An unknown API or version ends the connection, except that ApiVersions answers with what there is."""

@@ -63,7 +63,7 @@ class Doors:
             dispatcher = Dispatcher(broker, routes)
             self._dispatchers.append(dispatcher)
             for server in servers:
-                server.handle_frame = dispatcher
+                server.handle_frame = dispatcher.dispatch
                 server.open()
 
     def configure(self, config: BrokerConfig) -> None:

@@ -30,13 +30,11 @@ logger = logging.getLogger("barnabas.purgatory")
 class Parked:
     """A waiting request. Subclasses say what its partitions are waiting for and how it is answered."""
 
-    __slots__ = ("bucket", "is_woken", "was_woken", "watched")
+    __slots__ = ("bucket", "is_woken", "watched")
 
     def __init__(self) -> None:
         self.bucket = -1
         self.is_woken = False
-        self.was_woken = False
-        """Whether anything that it watches has changed since it was parked."""
         self.watched: Iterable[Watchers] = ()
 
     def is_ready(self) -> bool:
@@ -86,7 +84,7 @@ class Purgatory:
             watchers[request] = None
 
     def cancel(self, request: Parked) -> None:
-        """Forgets a request whose client is gone. Harmless on one that was answered already."""
+        """Forgets a request whose client is gone. Harmless on one that does not wait."""
         if request.bucket >= 0:
             self._forget(request)
 
@@ -96,7 +94,7 @@ class Purgatory:
             self._loop.call_soon(self._look_at_woken)
         for request in watchers:
             if not request.is_woken:
-                request.is_woken = request.was_woken = True
+                request.is_woken = True
                 self._woken.append(request)
 
     def complete_all(self) -> None:
@@ -129,8 +127,11 @@ class Purgatory:
         self._complete(request)
 
     def _complete(self, request: Parked) -> None:
-        """Answers one request. What goes wrong with it concerns its client only."""
         self._forget(request)
+        self._answer(request)
+
+    def _answer(self, request: Parked) -> None:
+        """What goes wrong with one request concerns its client only."""
         try:
             request.complete()
         except Exception:
@@ -143,10 +144,12 @@ class Purgatory:
             waiting.pop(request, None)
             if not waiting:
                 del self._buckets[request.bucket]
+        self._leave(request)
+
+    def _leave(self, request: Parked) -> None:
         request.bucket = -1
         for watchers in request.watched:
             watchers.pop(request, None)
-        request.watched = ()
 
     def _set_timer(self) -> None:
         if self._timer is not None:
@@ -162,6 +165,9 @@ class Purgatory:
         while self._due and self._due[0] * BUCKET_SECONDS <= now:
             bucket = heapq.heappop(self._due)
             self._queued.discard(bucket)
-            for request in list(self._buckets.get(bucket, ())):
-                self._complete(request)
+            for request in self._buckets.pop(bucket, ()):
+                # Answering one may have ended its connection, and with it others of this bucket.
+                if request.bucket >= 0:
+                    self._leave(request)
+                    self._answer(request)
         self._set_timer()

@@ -116,8 +116,8 @@ def test_replies_leave_in_the_order_of_their_requests_whatever_order_they_are_re
         writer.write(b"".join(map(framed, sent)))
         assert await read_frame(reader) == b"quick0"
         await until(lambda: len(slots) == 2)
-        slots[b"slow3"].complete([framed(b"slow3")])
-        slots[b"slow1"].complete([framed(b"slow1")[:6], framed(b"slow1")[6:]])
+        slots[b"slow3"].fill([framed(b"slow3")])
+        slots[b"slow1"].fill([framed(b"slow1")[:6], framed(b"slow1")[6:]])
         assert [await read_frame(reader) for _ in sent[1:]] == sent[1:]
         writer.close()
         served.server.close()
@@ -170,7 +170,7 @@ def test_reading_pauses_while_too_many_requests_are_unanswered() -> None:
         answered = 0
         while answered < MAX_IN_FLIGHT + 50:
             await until(lambda: len(slots) > answered)  # noqa: B023
-            slots[answered].complete([framed(str(answered).encode())])
+            slots[answered].fill([framed(str(answered).encode())])
             assert await read_frame(reader) == str(answered).encode()
             answered += 1
         writer.close()

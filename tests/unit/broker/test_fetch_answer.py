@@ -17,7 +17,6 @@ from barnabas.broker.api.fetch_answer import (
     encode_without_records,
 )
 from barnabas.broker.connection import FilePart, Part, release_parts
-from barnabas.broker.dispatch import FrameHeader
 from barnabas.config.topic import TopicConfig
 from barnabas.log.partition_log import PartitionLog
 from barnabas.ports import SystemClock, SystemDisk
@@ -75,7 +74,7 @@ def test_records_and_offsets_are_what_the_codec_reads(log: PartitionLog, version
     read, stored = read_of(log, value_bytes)
     read.has_aborted_list = True
     failed = PartitionRead(7, Error.OFFSET_OUT_OF_RANGE)
-    parts = encode_answer(FrameHeader(1, version, 42, 0), [(topic_of(version), [read, failed])])
+    parts = encode_answer(version, 42, [(topic_of(version), [read, failed])])
     assert any(isinstance(part, FilePart) for part in parts) == (value_bytes > INLINE_BYTES_MAX)
     (topic,) = decode(assemble(parts), version).responses
     assert (topic.topic_id if version >= FIRST_VERSION_WITH_TOPIC_IDS else topic.topic.encode()) == topic_of(version)
@@ -95,14 +94,14 @@ def test_records_and_offsets_are_what_the_codec_reads(log: PartitionLog, version
 def test_a_diverging_epoch_is_told_in_a_tag(version: int) -> None:
     read = PartitionRead(0, Error.NONE)
     read.diverging = (3, 17)
-    parts = encode_answer(FrameHeader(1, version, 42, 0), [(topic_of(version), [read])])
+    parts = encode_answer(version, 42, [(topic_of(version), [read])])
     (partition,) = decode(assemble(parts), version).responses[0].partitions
     assert (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset) == (3, 17)
 
 
 @pytest.mark.parametrize("version", range(7, 19))
 def test_an_unknown_session_is_an_answer_without_topics(version: int) -> None:
-    frame = encode_session_error(FrameHeader(1, version, 42, 0), Error.FETCH_SESSION_ID_NOT_FOUND)
+    frame = encode_session_error(version, 42, Error.FETCH_SESSION_ID_NOT_FOUND)
     response = decode(frame, version)
     assert (response.error_code, response.session_id, response.responses) == (70, 0, [])
 
@@ -110,5 +109,5 @@ def test_an_unknown_session_is_an_answer_without_topics(version: int) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_answer_without_records_can_be_kept(version: int) -> None:
     reads = [(topic_of(version), [PartitionRead(0, Error.NONE)])]
-    whole = assemble(encode_answer(FrameHeader(1, version, 42, 0), reads))
+    whole = assemble(encode_answer(version, 42, reads))
     assert encode_without_records(version, reads) == whole[8:]

@@ -18,7 +18,6 @@ from barnabas.broker.api.produce_wire import (
     parse_classic,
     parse_flexible,
 )
-from barnabas.broker.dispatch import FrameHeader
 from barnabas.log.partition_log import Appended
 from barnabas.protocol import codec
 from barnabas.protocol import messages as m
@@ -112,8 +111,7 @@ def answer(index: int, error: int, message: str | None) -> PartitionAnswer:
 def test_an_answer_is_what_the_codec_reads(version: int) -> None:
     by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS
     topic = TOPIC_ID if by_id else b"topic"
-    header = FrameHeader(0, version, 42, 0)
-    frame = encode_answer(header, [(topic, [answer(0, 0, None), answer(9, 87, "no" * 100)])])
+    frame = encode_answer(version, 42, [(topic, [answer(0, 0, None), answer(9, 87, "no" * 100)])])
     size, correlation_id = struct.unpack_from(">ii", frame)
     assert (size, correlation_id) == (len(frame) - 4, 42)
     response = codec.decode(m.ProduceResponse, frame, version, 9 if version >= FIRST_FLEXIBLE_VERSION else 8)
@@ -133,9 +131,7 @@ def test_a_lane_answers_with_the_bytes_of_the_long_way(version: int) -> None:
     long_way = PartitionAnswer(3)
     long_way.base_offset, long_way.log_append_time, long_way.log_start = 100, -1, 5
     lane = Lane(topic, 3, 1, None, version)  # type: ignore[arg-type]
-    assert lane.encode(42, Appended(100, 109, -1, 5, False)) == encode_answer(
-        FrameHeader(0, version, 42, 0), [(topic, [long_way])]
-    )
+    assert lane.encode(42, Appended(100, 109, -1, 5, False)) == encode_answer(version, 42, [(topic, [long_way])])
 
 
 @given(requests, st.sampled_from(VERSIONS))

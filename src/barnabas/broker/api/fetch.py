@@ -1,8 +1,8 @@
 """Fetch: records of some partitions from given offsets on, as ranges of segment files.
 
-A consumer that is up to date sends the same request again and again. So the request is turned into a `FetchPlan`
-(partitions looked up, limits noted) that its connection keeps: the same bytes under the same metadata are not read
-twice. A plan with nothing to deliver is parked until a partition grows or its time is up.
+A consumer that is up to date sends the same request again and again. So its connection keeps the last one as a
+`StandingFetch`, with partitions looked up and limits noted: the same bytes under the same metadata are not read
+twice. One with nothing to deliver is parked until a partition grows or its time is up.
 
 v5 answers the log start offset · v7 has sessions (here always 0: full fetches) · v9 fences by leader epoch ·
 v11 names the client's rack · v12 is flexible and tells of diverging logs · v13 names topics by id
@@ -26,66 +26,52 @@ from barnabas.protocol import codec
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error, KafkaError
-from barnabas.replication.purgatory import Parked, Watchers
 
 if TYPE_CHECKING:
-    from barnabas.broker.dispatch import FrameHeader
     from barnabas.broker.server import Broker
     from barnabas.log.partition_log import LogPosition
     from barnabas.replication.hosted import HostedPartition
+    from barnabas.replication.purgatory import Watchers
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 CORRELATION_ID_END = 8
 READ_COMMITTED = 1
-PLAN_BYTES_MAX = 2048
+STANDING_BYTES_MAX = 2048
 
 _FRAME = Struct(">ii")
+
+TopicReads = list[tuple[bytes, list[PartitionRead]]]
 
 
 class FetchEntry:
     """One partition of a fetch."""
 
-    __slots__ = ("error", "hosted", "index", "last_fetched_epoch", "leader_epoch", "max_bytes", "offset")
+    __slots__ = ("error", "hosted", "index", "last_fetched_epoch", "leader_epoch", "max_bytes", "offset", "quiet_start")
 
-    def __init__(
-        self,
-        index: int,
-        hosted: HostedPartition | None,
-        error: Error,
-        offset: int,
-        max_bytes: int,
-        leader_epoch: int,
-        last_fetched_epoch: int,
-    ) -> None:
+    def __init__(self, index: int, hosted: HostedPartition | None, error: Error, offset: int, max_bytes: int) -> None:
         self.index = index
         self.hosted = hosted
         self.error = error
         self.offset = offset
         self.max_bytes = max_bytes
-        self.leader_epoch = leader_epoch
-        self.last_fetched_epoch = last_fetched_epoch
-
-    def has_news(self) -> bool:
-        """Whether looking at the partition may show more than that its reader is up to date."""
-        hosted = self.hosted
-        if hosted is None:
-            return True
-        state = hosted.state
-        return (
-            state.high_watermark.offset != self.offset
-            or state.leader_id != state.local_id
-            or (self.leader_epoch >= 0 and self.leader_epoch != state.leader_epoch)
-            or (self.last_fetched_epoch >= 0 and self.last_fetched_epoch != hosted.log.latest_epoch)
-        )
+        self.leader_epoch = -1
+        self.last_fetched_epoch = -1
+        self.quiet_start = -1
+        """The log start offset in the kept answer that has no records."""
 
 
-class FetchPlan:
-    """A fetch request, ready to be run any number of times while the metadata generation stays."""
+class StandingFetch(Slot):
+    """A fetch request of one connection: run when it comes, parked while there is too little, run again.
+
+    It serves for every later request of the same bytes, unless the first still waits for its answer.
+    """
 
     __slots__ = (
+        "_broker",
         "_quiet_body",
-        "_quiet_log_starts",
         "body",
+        "correlation_id",
+        "entries",
         "generation",
         "is_committed",
         "max_bytes",
@@ -93,137 +79,196 @@ class FetchPlan:
         "min_bytes",
         "topics",
         "version",
-        "watched",
+        "watchers",
     )
 
     def __init__(
         self,
+        broker: Broker,
+        connection: Connection,
         request: m.FetchRequest,
         version: int,
         topics: list[tuple[bytes, list[FetchEntry]]],
-        generation: int,
         body: bytes,
     ) -> None:
-        self.version = version
-        self.topics = topics
-        self.generation = generation
+        super().__init__(connection)
+        self._broker = broker
+        self._quiet_body = b""
         self.body = body
         """Everything behind the correlation id: client id, tags, request. Empty if it is too long to keep."""
-        self.watched: list[Watchers] = [e.hosted.watchers for _, entries in topics for e in entries if e.hosted]
-        self._quiet_log_starts: list[int] | None = None
-        self._quiet_body = b""
+        self.correlation_id = -1
+        self.generation = broker.replicas.generation
+        self.version = version
+        self.topics = topics
+        self.entries = [entry for _, entries in topics for entry in entries]
+        self.watchers: list[Watchers] = [entry.hosted.watchers for entry in self.entries if entry.hosted]
         self.max_wait_ms = request.max_wait_ms
         self.min_bytes = request.min_bytes
         self.max_bytes = request.max_bytes
         self.is_committed = request.isolation_level == READ_COMMITTED
 
-    def quiet_answer(self, header: FrameHeader) -> bytes:
-        """The answer when nothing is new: the same bytes every time, unless retention has moved a log's start."""
-        log_starts = [e.hosted.log.log_start_offset for _, entries in self.topics for e in entries if e.hosted]
-        if log_starts != self._quiet_log_starts:
-            reads = [
-                (key, [read_partition(e, self.is_committed, 0, False) for e in entries]) for key, entries in self.topics
-            ]
-            self._quiet_body = encode_without_records(header.api_version, reads)
-            self._quiet_log_starts = log_starts
-        return _FRAME.pack(4 + len(self._quiet_body), header.correlation_id) + self._quiet_body
+    def start(self, correlation_id: int) -> None:
+        """Answers at once, or waits for more."""
+        self.correlation_id = correlation_id
+        may_wait = self.max_wait_ms > 0 and self.entries
+        if may_wait and self.min_bytes > 0 and not self.has_news():
+            self._park()
+            return
+        reads, total_bytes, has_error = self._run()
+        if may_wait and total_bytes < self.min_bytes and not has_error:
+            self._park()
+        else:
+            self._answer(reads)
 
     def has_news(self) -> bool:
-        """Whether there is anything to tell: records, an error, or that nothing was asked for."""
-        for _, entries in self.topics:
+        """Whether looking at the partitions may show more than that their reader is up to date."""
+        for entry in self.entries:
+            hosted = entry.hosted
+            if hosted is None:
+                return True
+            state = hosted.state
+            if (
+                state.high_watermark.offset != entry.offset
+                or state.leader_id != state.local_id
+                or (entry.leader_epoch >= 0 and entry.leader_epoch != state.leader_epoch)
+                or (entry.last_fetched_epoch >= 0 and entry.last_fetched_epoch != hosted.log.latest_epoch)
+            ):
+                return True
+        return False
+
+    # ── while it is parked ───────────────────────────────────────────────────────────────────────────────────
+
+    def _park(self) -> None:
+        self.connection.line_up(self)
+        self._broker.purgatory.park(self, self.max_wait_ms, self.watchers)
+
+    def is_ready(self) -> bool:
+        if self.generation != self._broker.replicas.generation:
+            return True
+        if not self.has_news():
+            return False
+        if self.min_bytes <= 1:
+            return True
+        _, total_bytes, has_error = self._run()
+        return has_error or total_bytes >= self.min_bytes
+
+    def complete(self) -> None:
+        if self.has_news():
+            self._answer(self._run()[0])
+        else:
+            self.fill([self._quiet_answer()])
+
+    def cancel(self) -> None:
+        self._broker.purgatory.cancel(self)
+
+    # ── answering ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _run(self) -> tuple[TopicReads, int, bool]:
+        """Reads every partition within the limits: what was read, how many bytes, whether any failed."""
+        budget = min(self.max_bytes, self._broker.fetch_bytes_max)
+        total = 0
+        has_error = False
+        topics: TopicReads = []
+        for key, entries in self.topics:
+            reads = []
             for entry in entries:
-                if entry.has_news():
-                    return True
-        return not self.topics
+                read = read_partition(entry, self.is_committed, min(entry.max_bytes, budget - total), total == 0)
+                if read.error or read.diverging is not None:
+                    has_error = True
+                elif read.records is not None:
+                    total += read.records.length
+                reads.append(read)
+            topics.append((key, reads))
+        return topics, total, has_error
+
+    def _quiet_answer(self) -> bytes:
+        """The answer when nothing is new: the same bytes every time, unless retention has moved a log's start."""
+        for entry in self.entries:
+            assert entry.hosted is not None
+            if entry.hosted.log.log_start_offset != entry.quiet_start:
+                self._write_quiet_answer()
+                break
+        return _FRAME.pack(4 + len(self._quiet_body), self.correlation_id) + self._quiet_body
+
+    def _write_quiet_answer(self) -> None:
+        reads = []
+        for key, entries in self.topics:
+            partitions = [read_partition(entry, self.is_committed, 0, False) for entry in entries]
+            for entry, read in zip(entries, partitions, strict=True):
+                entry.quiet_start = read.log_start_offset
+            reads.append((key, partitions))
+        self._quiet_body = encode_without_records(self.version, reads)
+
+    def _answer(self, reads: TopicReads) -> None:
+        """Replies at once from the page cache, or when a thread has brought cold pages there."""
+        parts = encode_answer(self.version, self.correlation_id, reads)
+        cold = [part for part in parts if isinstance(part, FilePart) and part.is_cold]
+        if cold:
+            if not self.is_in_line:
+                self.connection.line_up(self)
+            self._broker.warm(cold, partial(self._answer_warmed, parts))
+        elif self.is_in_line:
+            self.fill(parts)
+        else:
+            self.connection.reply(parts)
+
+    def _answer_warmed(self, parts: list[Part], error: BaseException | None) -> None:
+        if error is None:
+            self.fill(parts)
+        else:
+            release_parts(parts)
+            self.connection.refuse(f"reading records for it failed: {error}")
 
 
 @handles_frames(ApiKey.FETCH, versions=(4, 18))
-def fetch(broker: Broker, connection: Connection, header: FrameHeader, frame: memoryview) -> None:
-    plan = plan_fetch(broker, connection, header, frame)
-    if plan is None:
-        return
-    if plan.max_wait_ms > 0 and plan.min_bytes > 0 and not plan.has_news():
-        park(broker, connection, header, plan)
-        return
-    reads, total_bytes, has_error = run(broker, plan)
-    if total_bytes >= plan.min_bytes or has_error or plan.max_wait_ms <= 0 or not plan.topics:
-        answer(broker, connection, None, header, reads)
-    else:
-        park(broker, connection, header, plan)
-
-
-def plan_fetch(broker: Broker, connection: Connection, header: FrameHeader, frame: memoryview) -> FetchPlan | None:
-    """The plan for a request, the connection's last one where it fits. None when the request was answered."""
+def fetch(broker: Broker, connection: Connection, version: int, frame: memoryview, body: int) -> None:
     last = connection.last_fetch
-    generation = broker.replicas.generation
-    version = header.api_version
     if (
-        isinstance(last, FetchPlan)
-        and last.generation == generation
+        isinstance(last, StandingFetch)
+        and last.generation == broker.replicas.generation
         and last.version == version
         and last.body == frame[CORRELATION_ID_END:]
+        and not last.is_in_line
     ):
-        return last
-    request, _ = codec.decode_prefix(m.FetchRequest, frame, version, header.body_offset)
+        last.start(connection.correlation_id)
+        return
+    request, _ = codec.decode_prefix(m.FetchRequest, frame, version, body)
     if request.session_id != 0:
-        connection.reply_bytes(encode_session_error(header, Error.FETCH_SESSION_ID_NOT_FOUND))
-        return None
+        connection.reply_bytes(
+            encode_session_error(version, connection.correlation_id, Error.FETCH_SESSION_ID_NOT_FOUND)
+        )
+        return
+    may_keep = len(frame) - CORRELATION_ID_END <= STANDING_BYTES_MAX
+    kept = bytes(frame[CORRELATION_ID_END:]) if may_keep else b""
+    new = StandingFetch(broker, connection, request, version, look_up(broker, request, version), kept)
+    connection.last_fetch = new if may_keep else None
+    new.start(connection.correlation_id)
+
+
+def look_up(broker: Broker, request: m.FetchRequest, version: int) -> list[tuple[bytes, list[FetchEntry]]]:
+    """The partitions of a request, by topic as the answer names it."""
     find = broker.replicas.find_by_id if version >= FIRST_VERSION_WITH_TOPIC_IDS else broker.replicas.find_by_name
     topics = []
     for topic in request.topics:
         key = topic.topic_id if version >= FIRST_VERSION_WITH_TOPIC_IDS else topic.topic.encode()
         entries = []
-        for partition in topic.partitions:
+        for asked in topic.partitions:
             hosted, error = None, Error.NONE
             try:
-                hosted = find(key, partition.partition)
+                hosted = find(key, asked.partition)
             except KafkaError as refused:
                 error = refused.error
-            entries.append(
-                FetchEntry(
-                    partition.partition,
-                    hosted,
-                    error,
-                    partition.fetch_offset,
-                    partition.partition_max_bytes,
-                    partition.current_leader_epoch,
-                    partition.last_fetched_epoch,
-                )
-            )
+            entry = FetchEntry(asked.partition, hosted, error, asked.fetch_offset, asked.partition_max_bytes)
+            entry.leader_epoch = asked.current_leader_epoch
+            entry.last_fetched_epoch = asked.last_fetched_epoch
+            entries.append(entry)
         topics.append((key, entries))
-    body_size = len(frame) - CORRELATION_ID_END
-    plan = FetchPlan(
-        request, version, topics, generation, bytes(frame[CORRELATION_ID_END:]) if body_size <= PLAN_BYTES_MAX else b""
-    )
-    connection.last_fetch = plan if plan.body else None
-    return plan
+    return topics
 
 
 def readable_end(hosted: HostedPartition, is_committed: bool) -> LogPosition:  # noqa: ARG001
     """How far a reader may see: the high watermark. No transactions exist, so all of that is stable."""
     return hosted.state.high_watermark
-
-
-TopicReads = list[tuple[bytes, list[PartitionRead]]]
-
-
-def run(broker: Broker, plan: FetchPlan) -> tuple[TopicReads, int, bool]:
-    """Reads every partition of the plan within its limits: what was read, how many bytes, whether any failed."""
-    budget = min(plan.max_bytes, broker.fetch_bytes_max)
-    total = 0
-    has_error = False
-    topics: TopicReads = []
-    for key, entries in plan.topics:
-        reads = []
-        for entry in entries:
-            read = read_partition(entry, plan.is_committed, min(entry.max_bytes, budget - total), total == 0)
-            if read.error or read.diverging is not None:
-                has_error = True
-            elif read.records is not None:
-                total += read.records.length
-            reads.append(read)
-        topics.append((key, reads))
-    return topics, total, has_error
 
 
 def read_partition(entry: FetchEntry, is_committed: bool, max_bytes: int, is_first: bool) -> PartitionRead:
@@ -260,66 +305,3 @@ def read_partition(entry: FetchEntry, is_committed: bool, max_bytes: int, is_fir
             return PartitionRead(entry.index, failed.error)
         read.is_cold = read.records is not None and log.is_cold(read.records)
     return read
-
-
-def answer(broker: Broker, connection: Connection, slot: Slot | None, header: FrameHeader, reads: TopicReads) -> None:
-    """Replies at once from the page cache, or when a thread has brought cold pages there."""
-    parts = encode_answer(header, reads)
-    cold = [part for part in parts if isinstance(part, FilePart) and part.is_cold]
-    if cold:
-        later = slot or connection.reserve()
-        broker.warm(cold, lambda error: answer_warmed(later, parts, error))
-    elif slot is not None:
-        slot.complete(parts)
-    else:
-        connection.reply(parts)
-
-
-def answer_warmed(slot: Slot, parts: list[Part], error: BaseException | None) -> None:
-    if error is None:
-        slot.complete(parts)
-    else:
-        release_parts(parts)
-        slot.connection.refuse(f"reading records for it failed: {error}")
-
-
-class DelayedFetch(Parked):
-    """A fetch that waits for `min_bytes`."""
-
-    __slots__ = ("_broker", "_header", "_plan", "_slot")
-
-    def __init__(self, broker: Broker, slot: Slot, header: FrameHeader, plan: FetchPlan) -> None:
-        super().__init__()
-        self._broker = broker
-        self._slot = slot
-        self._header = header
-        self._plan = plan
-
-    def is_ready(self) -> bool:
-        plan = self._plan
-        if plan.generation != self._broker.replicas.generation:
-            return True
-        if not plan.has_news():
-            return False
-        if plan.min_bytes <= 1:
-            return True
-        _, total_bytes, has_error = run(self._broker, plan)
-        return has_error or total_bytes >= plan.min_bytes
-
-    def fail(self) -> None:
-        self._slot.connection.close()
-
-    def complete(self) -> None:
-        slot = self._slot
-        if not self.was_woken or not self._plan.has_news():
-            slot.complete([self._plan.quiet_answer(self._header)])
-            return
-        reads, _, _ = run(self._broker, self._plan)
-        answer(self._broker, slot.connection, slot, self._header, reads)
-
-
-def park(broker: Broker, connection: Connection, header: FrameHeader, plan: FetchPlan) -> None:
-    slot = connection.reserve()
-    delayed = DelayedFetch(broker, slot, header, plan)
-    slot.on_cancel = partial(broker.purgatory.cancel, delayed)
-    broker.purgatory.park(delayed, plan.max_wait_ms, plan.watched)

@@ -14,7 +14,6 @@ from barnabas.protocol.varint import write_uvarint
 
 if TYPE_CHECKING:
     from barnabas.broker.connection import Part
-    from barnabas.broker.dispatch import FrameHeader
     from barnabas.log.partition_log import FileRange
     from barnabas.protocol.errors import Error
 
@@ -93,14 +92,14 @@ class PartsWriter:
         return parts
 
 
-def encode_answer(header: FrameHeader, topics: list[tuple[bytes, list[PartitionRead]]]) -> list[Part]:
+def encode_answer(version: int, correlation_id: int, topics: list[tuple[bytes, list[PartitionRead]]]) -> list[Part]:
     writer = PartsWriter()
     try:
-        _write_answer(writer, header.api_version, topics)
+        _write_answer(writer, version, topics)
     except BaseException:
         release_parts(writer.parts)
         raise
-    return writer.finish(header.correlation_id)
+    return writer.finish(correlation_id)
 
 
 def encode_without_records(version: int, topics: list[tuple[bytes, list[PartitionRead]]]) -> bytes:
@@ -121,12 +120,12 @@ def _write_answer(writer: PartsWriter, version: int, topics: list[tuple[bytes, l
         _write_classic(writer, version, topics)
 
 
-def encode_session_error(header: FrameHeader, error: Error) -> bytes:
+def encode_session_error(version: int, correlation_id: int, error: Error) -> bytes:
     """An answer without topics: the session that the client speaks of does not exist."""
-    is_flexible = header.api_version >= FIRST_FLEXIBLE_VERSION
+    is_flexible = version >= FIRST_FLEXIBLE_VERSION
     body = (b"\0" if is_flexible else b"") + b"\0\0\0\0" + _I16.pack(error) + b"\0\0\0\0"
     body += b"\x01\0" if is_flexible else b"\0\0\0\0"
-    return _FRAME.pack(4 + len(body), header.correlation_id) + body
+    return _FRAME.pack(4 + len(body), correlation_id) + body
 
 
 def _write_classic(writer: PartsWriter, version: int, topics: list[tuple[bytes, list[PartitionRead]]]) -> None:

@@ -10,7 +10,6 @@ flexible · v10 hints at the current leader · v13 names topics by id
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from struct import error as StructError  # noqa: N812 (an exception class in all but name)
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,7 @@ from barnabas.broker.api.produce_wire import (
     parse_classic,
     parse_flexible,
 )
+from barnabas.broker.connection import Slot
 from barnabas.broker.dispatch import handles_frames
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.codec import DecodeError
@@ -32,11 +32,9 @@ from barnabas.protocol.compression import Codec
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.varint import read_uvarint
 from barnabas.replication.hosted import ACKS_ALL, HostedPartition
-from barnabas.replication.purgatory import Parked
 
 if TYPE_CHECKING:
-    from barnabas.broker.connection import Connection, Slot
-    from barnabas.broker.dispatch import FrameHeader
+    from barnabas.broker.connection import Connection
     from barnabas.broker.server import Broker
     from barnabas.log.partition_log import PartitionLog
 
@@ -49,16 +47,15 @@ _TRANSACTIONAL_BIT = 0x10
 
 
 @handles_frames(ApiKey.PRODUCE, versions=(3, 13))
-def produce(broker: Broker, connection: Connection, header: FrameHeader, frame: memoryview) -> None:
-    version = header.api_version
-    lane_end = find_lane_end(frame, header.body_offset, version)
+def produce(broker: Broker, connection: Connection, version: int, frame: memoryview, body: int) -> None:
+    lane_end = find_lane_end(frame, body, version)
     if lane_end:
-        lane = broker.api.lanes.get(broker, frame, header.body_offset, lane_end, version)
-        if lane is not None and produce_in_lane(lane, connection, header, frame, lane_end):
+        lane = broker.api.lanes.get(broker, frame, body, lane_end, version)
+        if lane is not None and produce_in_lane(lane, connection, version, frame, lane_end):
             return
     parse = parse_flexible if version >= FIRST_FLEXIBLE_VERSION else parse_classic
     try:
-        request = parse(frame, header.body_offset, version)
+        request = parse(frame, body, version)
     except (StructError, IndexError) as error:
         raise DecodeError(f"PRODUCE v{version} breaks off: {error}") from error
     answers: Answers = []
@@ -79,16 +76,16 @@ def produce(broker: Broker, connection: Connection, header: FrameHeader, frame: 
         for log in to_flush:
             broker.flusher.flush_soon(log)
     elif to_flush:
-        slot = connection.reserve()
+        delayed = DelayedProduce(broker, connection, version, request, answers)
         flushed = asyncio.gather(*map(broker.flusher.flush, to_flush))
-        flushed.add_done_callback(partial(answer_flushed, broker, slot, header, request, answers))
+        flushed.add_done_callback(delayed.flushed)
     elif is_committed or request.acks != ACKS_ALL:
-        connection.reply_bytes(encode_answer(header, answers))
+        connection.reply_bytes(encode_answer(version, connection.correlation_id, answers))
     else:
-        park(broker, connection.reserve(), header, request, answers)
+        DelayedProduce(broker, connection, version, request, answers).wait_for_replicas()
 
 
-def produce_in_lane(lane: Lane, connection: Connection, header: FrameHeader, frame: memoryview, lane_end: int) -> bool:
+def produce_in_lane(lane: Lane, connection: Connection, version: int, frame: memoryview, lane_end: int) -> bool:
     """The short way for what nearly every request is: one batch, for a partition that was written to before, which
     can be acknowledged at once. False when it is not that, with nothing done."""
     hosted = lane.hosted
@@ -98,14 +95,14 @@ def produce_in_lane(lane: Lane, connection: Connection, header: FrameHeader, fra
         return False
     batch = frame[position:batch_end]
     try:
-        check_batch_in_request(batch, header.api_version, has_transactional_id=False)
+        check_batch_in_request(batch, version, has_transactional_id=False)
         appended = hosted.append(batch, lane.acks)
     except KafkaError as error:
         answer = PartitionAnswer(lane.index)
         answer.error, answer.message = error.error, error.message
-        connection.reply_bytes(encode_answer(header, [(lane.topic, [answer])]))
+        connection.reply_bytes(encode_answer(version, connection.correlation_id, [(lane.topic, [answer])]))
         return True
-    connection.reply_bytes(lane.encode(header.correlation_id, appended))
+    connection.reply_bytes(lane.encode(connection.correlation_id, appended))
     return True
 
 
@@ -163,58 +160,55 @@ def close_on_error(connection: Connection, answers: Answers) -> None:
                 return
 
 
-def answer_flushed(
-    broker: Broker,
-    slot: Slot,
-    header: FrameHeader,
-    request: ProduceRequest,
-    answers: Answers,
-    flushed: asyncio.Future[list[None]],
-) -> None:
-    """The logs are synced, or could not be: then nothing in this request is acknowledged."""
-    error = flushed.exception()
-    if error is not None:
-        for _, partitions in answers:
-            for answer in partitions:
-                answer.error, answer.message = Error.KAFKA_STORAGE_ERROR, str(error)
-        slot.complete([encode_answer(header, answers)])
-    elif request.acks == ACKS_ALL and not is_all_committed(answers):
-        park(broker, slot, header, request, answers)
-    else:
-        slot.complete([encode_answer(header, answers)])
-
-
 def is_all_committed(answers: Answers) -> bool:
     return all(answer.is_committed() for _, partitions in answers for answer in partitions)
 
 
-class DelayedProduce(Parked):
-    """An acks=all write whose in-sync replicas have not all got it yet."""
+class DelayedProduce(Slot):
+    """A write that is not acknowledged yet: it waits for the disk, or with acks=all for the in-sync replicas."""
 
-    __slots__ = ("_answers", "_header", "_slot")
+    __slots__ = ("_answers", "_broker", "_correlation_id", "_request", "_version")
 
-    def __init__(self, slot: Slot, header: FrameHeader, answers: Answers) -> None:
-        super().__init__()
-        self._slot = slot
-        self._header = header
+    def __init__(
+        self, broker: Broker, connection: Connection, version: int, request: ProduceRequest, answers: Answers
+    ) -> None:
+        super().__init__(connection)
+        self._broker = broker
+        self._version = version
+        self._correlation_id = connection.correlation_id
+        self._request = request
         self._answers = answers
+        connection.line_up(self)
+
+    def flushed(self, done: asyncio.Future[list[None]]) -> None:
+        """The logs are synced, or could not be: then nothing in this request is acknowledged."""
+        error = done.exception()
+        if error is not None:
+            for _, partitions in self._answers:
+                for answer in partitions:
+                    answer.error, answer.message = Error.KAFKA_STORAGE_ERROR, str(error)
+            self._reply()
+        elif self._request.acks == ACKS_ALL and not is_all_committed(self._answers):
+            self.wait_for_replicas()
+        else:
+            self._reply()
+
+    def wait_for_replicas(self) -> None:
+        watched = [a.hosted.watchers for _, partitions in self._answers for a in partitions if a.hosted is not None]
+        self._broker.purgatory.park(self, self._request.timeout_ms, watched)
 
     def is_ready(self) -> bool:
         return is_all_committed(self._answers)
-
-    def fail(self) -> None:
-        self._slot.connection.close()
 
     def complete(self) -> None:
         for _, partitions in self._answers:
             for answer in partitions:
                 if not answer.is_committed():
                     answer.error = Error.REQUEST_TIMED_OUT
-        self._slot.complete([encode_answer(self._header, self._answers)])
+        self._reply()
 
+    def cancel(self) -> None:
+        self._broker.purgatory.cancel(self)
 
-def park(broker: Broker, slot: Slot, header: FrameHeader, request: ProduceRequest, answers: Answers) -> None:
-    delayed = DelayedProduce(slot, header, answers)
-    slot.on_cancel = partial(broker.purgatory.cancel, delayed)
-    watched = [a.hosted.watchers for _, partitions in answers for a in partitions if a.hosted is not None]
-    broker.purgatory.park(delayed, request.timeout_ms, watched)
+    def _reply(self) -> None:
+        self.fill([encode_answer(self._version, self._correlation_id, self._answers)])

@@ -14,7 +14,6 @@ from barnabas.protocol.errors import Error
 from barnabas.protocol.varint import read_uvarint, write_uvarint
 
 if TYPE_CHECKING:
-    from barnabas.broker.dispatch import FrameHeader
     from barnabas.replication.hosted import HostedPartition
 
 FIRST_VERSION_WITH_LOG_START = 5
@@ -150,14 +149,13 @@ def skip_tags(frame: memoryview, position: int) -> int:
 # ── writing answers ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def encode_answer(header: FrameHeader, answers: Answers) -> bytes:
-    version = header.api_version
+def encode_answer(version: int, correlation_id: int, answers: Answers) -> bytes:
     out = bytearray(8)
     if version >= FIRST_FLEXIBLE_VERSION:
         write_flexible(out, version, answers)
     else:
         write_classic(out, version, answers)
-    _FRAME.pack_into(out, 0, len(out) - 4, header.correlation_id)
+    _FRAME.pack_into(out, 0, len(out) - 4, correlation_id)
     return bytes(out)
 
 
