@@ -2,7 +2,8 @@
 
 A start takes the lock, checks `meta.properties`, takes the mark of the last clean shutdown away and opens every
 partition in a few threads; a partition that cannot be opened is reported by name and does not keep the others from
-serving. A clean stop writes the checkpoints and the mark again, in this order.
+serving. A clean stop writes the checkpoints and the mark again, in this order. What a checkpoint said of a partition
+that could not be opened, it goes on saying: where its log starts is written nowhere else.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from barnabas.log.names import DELETE_FOLDER, STRAY_FOLDER, parse_folder, partit
 from barnabas.log.partition_log import PRODUCER_ID_EXPIRATION_MS, PartitionLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from barnabas.config.topic import TopicConfig
     from barnabas.log.files import FilePool
@@ -48,7 +49,7 @@ class OpenedPartitions(NamedTuple):
 class DataDir:
     """Used by one thread at a time. Writing checkpoints waits for the device, so that thread may be another one."""
 
-    __slots__ = ("_clock", "_disk", "_files", "_lock_fd", "_random", "path")
+    __slots__ = ("_clock", "_disk", "_files", "_kept", "_lock_fd", "_random", "path")
 
     def __init__(self, path: str, lock_fd: int, *, disk: Disk, clock: Clock, files: FilePool, random: Random) -> None:
         self.path = path
@@ -57,6 +58,8 @@ class DataDir:
         self._clock = clock
         self._files = files
         self._random = random
+        self._kept: dict[str, dict[TopicPartition, int]] = {}
+        """For each checkpoint, its entries of partitions that could not be opened."""
 
     @classmethod
     def lock(cls, path: str, *, disk: Disk, clock: Clock, files: FilePool, random: Random) -> DataDir:
@@ -129,6 +132,7 @@ class DataDir:
                     logger.exception("cannot open %s in %s", partition, self.path)
                     opened.failures[partition] = error
                 on_progress(number, len(folders))
+        self._kept = self._entries_of(opened.failures) if opened.failures else {}
         return opened
 
     def create_partition(self, partition: TopicPartition, topic_id: Uuid, config: TopicConfig) -> PartitionLog:
@@ -191,6 +195,15 @@ class DataDir:
                 partitions.append(TopicPartition(folder.topic, folder.partition))
         return partitions, leftovers
 
+    def _entries_of(self, partitions: Collection[TopicPartition]) -> dict[str, dict[TopicPartition, int]]:
+        """What each checkpoint has of these partitions."""
+        return {
+            name: {
+                partition: offset for partition, offset in self._read_offsets(name).items() if partition in partitions
+            }
+            for name in (checkpoints.RECOVERY_POINTS, checkpoints.LOG_START_OFFSETS, checkpoints.HIGH_WATERMARKS)
+        }
+
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
         """A checkpoint that cannot be read costs time or old positions, never records: the start goes on without."""
         try:
@@ -200,7 +213,7 @@ class DataDir:
             return {}
 
     def _write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        checkpoints.write_offsets(self._disk, f"{self.path}/{name}", offsets)
+        checkpoints.write_offsets(self._disk, f"{self.path}/{name}", {**self._kept.get(name, {}), **offsets})
 
 
 def recovery_points_of(logs: Iterable[PartitionLog]) -> dict[TopicPartition, int]:

@@ -217,20 +217,25 @@ def lookup_offset(disk: Disk, folder: str, base_offset: int, offset: int, entrie
 
 def lookup_timestamp(disk: Disk, folder: str, base_offset: int, timestamp: int, entries: int = -1) -> TimestampOffset:
     path = offset_file(folder, base_offset, TIME_INDEX)
-    entry = _search_file(disk, path, TIME_ENTRY, timestamp, entries)
-    if entry is None:
-        return TimestampOffset(NO_TIMESTAMP, base_offset)
-    return TimestampOffset(entry[0], base_offset + entry[1])
+    return _timestamp_offset(base_offset, _search_file(disk, path, TIME_ENTRY, timestamp, entries))
 
 
 def last_offset_entry(disk: Disk, folder: str, base_offset: int) -> OffsetPosition:
     """Where the index ends: the nearest known batch to the segment's end."""
-    return lookup_offset(disk, folder, base_offset, base_offset + RELATIVE_OFFSET_MAX)
+    entry = _last_entry(disk, offset_file(folder, base_offset, OFFSET_INDEX), OFFSET_ENTRY)
+    return OffsetPosition(base_offset, 0) if entry is None else OffsetPosition(base_offset + entry[0], entry[1])
 
 
 def last_time_entry(disk: Disk, folder: str, base_offset: int) -> TimestampOffset:
     """The largest timestamp of a closed segment, and where. -1 when no record of it has one."""
-    return lookup_timestamp(disk, folder, base_offset, 2**63 - 1)
+    entry = _last_entry(disk, offset_file(folder, base_offset, TIME_INDEX), TIME_ENTRY)
+    return _timestamp_offset(base_offset, entry)
+
+
+def _timestamp_offset(base_offset: int, entry: tuple[int, int] | None) -> TimestampOffset:
+    if entry is None:
+        return TimestampOffset(NO_TIMESTAMP, base_offset)
+    return TimestampOffset(entry[0], base_offset + entry[1])
 
 
 def append_aborted_txn(disk: Disk, folder: str, base_offset: int, aborted: AbortedTxn) -> None:
@@ -295,6 +300,22 @@ def _search_file(disk: Disk, path: str, entry: Struct, key: int, entries: int) -
         raise CorruptIndexError(f"{path} ends after {low * entry.size + len(block)} bytes")
     slot = _last_at_most(block, entry, key)
     return None if slot < 0 else _unpack(entry, block, slot * entry.size, path)
+
+
+def _last_entry(disk: Disk, path: str, entry: Struct) -> tuple[int, int] | None:
+    """The last entry alone: one small read, and none where the file is empty."""
+    try:
+        count = _entries_in_file(disk, path, entry.size)
+        if not count:
+            return None
+        fd = disk.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        raise CorruptIndexError(f"{path} is missing") from None
+    try:
+        data = disk.pread(fd, entry.size, (count - 1) * entry.size)
+    finally:
+        disk.close(fd)
+    return _unpack(entry, data, 0, path)
 
 
 def _unpack(entry: Struct, data: bytes, position: int, path: str) -> tuple[int, int]:

@@ -23,6 +23,7 @@ from barnabas.log.flushing import Flush
 from barnabas.log.names import LEADER_EPOCH_CHECKPOINT, marked_folder, partition_folder
 from barnabas.log.positions import Appended, FileRange, LogPosition
 from barnabas.log.producer_state import last_sequence_of
+from barnabas.log.reading import range_from
 from barnabas.log.replay import replay_batch
 from barnabas.log.segment import RecentBatches
 from barnabas.log.segments import Segments
@@ -279,26 +280,7 @@ class PartitionLog:
         if offset >= limit.offset:
             return None
         self._used = True
-        place = self.segments.find(offset)
-        if place is None:
-            return None
-        segment, position, first_size = place
-        if segment.base_offset == limit.segment:
-            end = limit.position
-        elif segment.base_offset < limit.segment:
-            end = segment.size
-        else:
-            return None
-        if max_bytes < first_size:
-            if not whole_first_batch:
-                return None
-            max_bytes = first_size
-        length = end - position
-        if length <= 0:
-            return None
-        if length > max_bytes:
-            length = segment.whole_batches(position, max_bytes)
-        return FileRange(self.segments.open_file(segment), position, length)
+        return range_from(self.segments, offset, max_bytes, limit, whole_first_batch=whole_first_batch)
 
     def is_cold(self, found: FileRange) -> bool:
         """Whether sending the range might wait for the device, so that it should be read ahead elsewhere first."""
@@ -317,7 +299,11 @@ class PartitionLog:
 
     def max_timestamp_offset(self) -> TimestampedOffset | None:
         """The first record with the largest timestamp; None in a log without timestamps."""
-        return timestamps.with_largest_timestamp(self.segments)
+        return timestamps.with_largest_timestamp(self.segments, self.log_start_offset)
+
+    def unread_timestamps(self, timestamp: int) -> timestamps.Unread | None:
+        """What `offset_by_timestamp` would read first in a log that was found on disk: better done in a thread."""
+        return timestamps.unread(self.segments, timestamp, self.log_start_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(the largest epoch at most `epoch`, the offset after its last record); (-1, -1) when that is not known."""
@@ -334,18 +320,6 @@ class PartitionLog:
     def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTxn]:
         """The aborted transactions that have records between two offsets."""
         return self.segments.aborted_between(offset, end_offset)
-
-    def maybe_roll(self) -> bool:
-        """Closes the active segment if its first batch is older than `segment.ms`, so that idle data expires too."""
-        segment = self.segments.active
-        if not segment.size:
-            return False
-        first_ms = self.segments.first_timestamp_of(segment)
-        age_ms = self._clock.now_ms() - (first_ms if first_ms >= 0 else segment.created_ms)
-        if age_ms <= self.config.segment_ms - segment.jitter_ms:
-            return False
-        self.roll(self.log_end_offset)
-        return True
 
     def roll(self, base_offset: int) -> None:
         """Closes the active segment and begins a new one at the log's end, or at a later offset that follows."""
@@ -451,10 +425,6 @@ class PartitionLog:
         was_awake = self.segments.is_awake()
         self.segments.release()
         return was_awake
-
-    def release_files(self) -> None:
-        """Closes every file. The log stays usable: the next append or read opens what it needs."""
-        self.segments.release()
 
     def close(self) -> None:
         """Ends a clean life: indexes and producer state are written, everything is synced, files are closed."""

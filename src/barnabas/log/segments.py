@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from barnabas.log import recovery
@@ -35,7 +34,8 @@ from barnabas.log.names import (
     offset_name,
 )
 from barnabas.log.producer_snapshot import write_snapshot
-from barnabas.log.segment import CorruptSegmentError, RecentBatches, Segment, create_segment
+from barnabas.log.segment import UNKNOWN_TIMESTAMP, CorruptSegmentError, RecentBatches, Segment, create_segment
+from barnabas.log.timestamps import RisingTimestamps
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
@@ -72,7 +72,6 @@ class Segments:
         "_clock",
         "_name",
         "_random",
-        "_rising_timestamps",
         "_syncing",
         "_unsynced",
         "active",
@@ -82,6 +81,7 @@ class Segments:
         "disk",
         "files",
         "folder",
+        "rising_timestamps",
     )
 
     def __init__(
@@ -103,7 +103,7 @@ class Segments:
         self.files = files
         self.deletions: list[Deletion] = []
         """Files of dropped segments, oldest first, to be unlinked once they are due."""
-        self._rising_timestamps: list[int] | None = None
+        self.rising_timestamps = RisingTimestamps()
         # Names of files, beside those of batches, that the next flush must sync, and that the current one does.
         self._unsynced: set[str] = set(loaded.unsynced)
         if loaded.unsynced:
@@ -136,8 +136,11 @@ class Segments:
                 return look_up()
             except (CorruptIndexError, CorruptSegmentError) as error:
                 logger.warning("the indexes of %s are made again: %s", segment.log_path, error)
+            believed = segment.max_timestamp
             recovery.rebuild_indexes(self.disk, segment, self.config)
             self._note_index_files(segment)
+            if believed not in (UNKNOWN_TIMESTAMP, segment.max_timestamp):
+                self.rising_timestamps.forget()
             return look_up()
         except (OSError, CorruptIndexError, CorruptSegmentError) as error:
             raise self.storage_error("read", error) from error
@@ -147,12 +150,6 @@ class Segments:
         if segment.max_timestamp >= NO_TIMESTAMP:
             return segment.max_timestamp
         return self.repairing(segment, lambda: segment.load_max_timestamp(self.disk))
-
-    def rising_timestamps(self) -> list[int]:
-        """For each closed segment, the largest timestamp in it or before it: a list to search by halving."""
-        if self._rising_timestamps is None:
-            self._rising_timestamps = list(accumulate(map(self.max_timestamp_of, self.all[:-1]), max))
-        return self._rising_timestamps
 
     def open_file(self, segment: Segment) -> OpenFile:
         file = segment.file
@@ -240,7 +237,6 @@ class Segments:
             raise self.storage_error("begin a segment of", error) from error
         self.active.index = None
         self.active.recent = None
-        self._rising_timestamps = None
         self.all.append(new)
         self.active = new
 
@@ -270,7 +266,7 @@ class Segments:
             segment.index = segment.recent = None
             self.all.remove(segment)
             paths += (offset_file(self.folder, segment.base_offset, suffix) for suffix in _FILES_OF_SEGMENT)
-        self._rising_timestamps = None
+        self.rising_timestamps.forget()
         self._unsynced.add(_FOLDER_ITSELF)
         try:
             marked = mark_deleted(self.disk, paths)

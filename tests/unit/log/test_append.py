@@ -124,18 +124,6 @@ def test_a_segment_rolls_before_a_relative_offset_overflows(tmp_path: Path, cloc
     assert [record.offset for record in read_records(log)] == [0, 2**31 - 1, 2**31]
 
 
-def test_an_old_active_segment_rolls_without_an_append(tmp_path: Path, clock: ManualClock) -> None:
-    log = create(tmp_path, clock, TopicConfig(segment_ms=1000))
-    assert not log.maybe_roll(), "there is nothing in it"
-    log.append_as_leader(batch(b"x", timestamp=clock.now_ms()), 0)
-    clock.advance_ms(1000)
-    assert not log.maybe_roll()
-    clock.advance_ms(1)
-    assert log.maybe_roll()
-    assert not log.maybe_roll()
-    assert [segment.base_offset for segment in log.segments.all] == [0, 1]
-
-
 def test_preallocation_reserves_the_segment_and_gives_the_rest_back(tmp_path: Path, clock: ManualClock) -> None:
     one = batch(b"x" * 1000)
     log = create(tmp_path, clock, TopicConfig(segment_bytes=4096, preallocate=True))

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,7 +21,6 @@ from .logs import TOPIC_ID, batch, read_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from barnabas.log.data_dir import OpenedPartitions
     from barnabas.testing.clock import ManualClock
@@ -93,6 +93,36 @@ def test_a_partition_that_cannot_be_opened_is_named_and_the_others_serve(data_di
     assert list(opened.logs) == [TopicPartition("t", 0)]
     assert list(opened.failures) == [TopicPartition("t", 1)]
     assert "partition.metadata" in str(opened.failures[TopicPartition("t", 1)])
+
+
+def test_checkpoints_keep_what_they_say_of_a_partition_that_cannot_be_opened(data_dir: DataDir) -> None:
+    partitions = [TopicPartition("t", number) for number in range(2)]
+    logs = [data_dir.create_partition(partition, TOPIC_ID, TopicConfig()) for partition in partitions]
+    for log in logs:
+        for _ in range(5):
+            log.append_as_leader(batch(b"x"), 0)
+        log.advance_log_start(2)
+        log.close()
+    data_dir.write_recovery_points(recovery_points_of(logs))
+    data_dir.write_log_start_offsets(log_start_offsets_of(logs))
+    data_dir.write_high_watermarks(dict.fromkeys(partitions, 4))
+    metadata = Path(data_dir.path, "t-1", "partition.metadata")
+    whole = metadata.read_text()
+    metadata.write_text("nonsense")
+
+    opened = open_all(data_dir)
+    assert list(opened.failures) == [partitions[1]]
+    for _ in range(2):
+        data_dir.write_recovery_points(recovery_points_of(opened.logs.values()))
+        data_dir.write_log_start_offsets(log_start_offsets_of(opened.logs.values()))
+        data_dir.write_high_watermarks({partitions[0]: 5})
+
+    metadata.write_text(whole)
+    again = open_all(data_dir, clean_shutdown=False).logs[partitions[1]]
+    assert (again.log_start_offset, again.log_end_offset, again.recovery_point) == (2, 5, 5)
+    assert data_dir.read_high_watermarks() == {partitions[0]: 5, partitions[1]: 4}
+    data_dir.write_high_watermarks({partitions[0]: 5})
+    assert data_dir.read_high_watermarks() == {partitions[0]: 5}, "what was opened speaks for itself again"
 
 
 def test_checkpoints_written_at_a_stop_are_used_at_the_next_start(data_dir: DataDir, clock: ManualClock) -> None:

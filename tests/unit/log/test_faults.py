@@ -12,7 +12,7 @@ from barnabas.config.topic import TopicConfig
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.testing.disk import SimulatedDisk
 
-from .logs import batch, create, idempotent, read_records, reopen
+from .logs import batch, create, idempotent, put_to_sleep, read_records, reopen
 
 if TYPE_CHECKING:
     from barnabas.log.partition_log import PartitionLog
@@ -123,7 +123,7 @@ def test_an_index_that_cannot_be_written_does_not_fail_the_append(disk: Simulate
 def test_a_read_error_is_a_storage_error(disk: SimulatedDisk, clock: ManualClock, operation: str) -> None:
     log = create("", clock, disk=disk)
     log.append_as_leader(batch(b"a"), 0)
-    log.release_files()
+    put_to_sleep(log)
     disk.fail(operation, errno.EIO)
     with pytest.raises(KafkaError) as failed:
         log.read(0, 1000, log.end_position, whole_first_batch=True)

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.config.topic import TopicConfig
 
-from .logs import batch, create, files_of, read_records, reopen
+from .logs import batch, create, files_of, put_to_sleep, read_records, reopen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,7 +112,7 @@ def test_truncation_takes_a_batch_that_straddles_the_offset_along(tmp_path: Path
 
 
 def test_a_recovered_log_keeps_the_epochs_of_what_is_left(log: PartitionLog, clock: ManualClock) -> None:
-    (again := reopen(log, clock, clean_shutdown=False)).release_files()
+    put_to_sleep(again := reopen(log, clock, clean_shutdown=False))
     assert again.epochs.entries == [(2, 0), (5, 3), (6, 6)]
     with open(again.segments.active.log_path, "r+b") as file:
         file.truncate(0)

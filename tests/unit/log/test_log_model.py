@@ -19,7 +19,7 @@ from barnabas.protocol.records import Record
 from barnabas.testing.clock import ManualClock
 from barnabas.testing.disk import SimulatedDisk
 
-from .logs import TOPIC_ID, create, read_records, reopen
+from .logs import TOPIC_ID, create, put_to_sleep, read_records, reopen
 
 if TYPE_CHECKING:
     from barnabas.log.partition_log import PartitionLog
@@ -99,7 +99,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def sleep(self) -> None:
-        self.log.release_files()
+        put_to_sleep(self.log)
 
     @rule(fraction=FRACTION)
     def advance_log_start(self, fraction: float) -> None:

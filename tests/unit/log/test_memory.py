@@ -13,7 +13,7 @@ from barnabas.log.partition_log import PartitionLog
 from barnabas.ports import SystemClock, SystemDisk
 from barnabas.testing.disk import SimulatedDisk
 
-from .logs import TOPIC_ID, idempotent
+from .logs import TOPIC_ID, idempotent, put_to_sleep
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +40,7 @@ def test_an_idle_partition_costs_less_than_8_kb_and_no_open_file(tmp_path: Path,
             )
             for sequence in range(8):
                 log.append_as_leader(idempotent(number, 0, sequence), 0)
-            log.release_files()
+            put_to_sleep(log)
             logs.append(log)
         gc.collect()
         after, _ = tracemalloc.get_traced_memory()

@@ -15,7 +15,7 @@ from barnabas.ports import SystemDisk
 from barnabas.protocol.batch import read_header
 from barnabas.protocol.errors import Error, KafkaError
 
-from .logs import TOPIC_ID, batch, create, read_bytes, read_records
+from .logs import TOPIC_ID, batch, create, put_to_sleep, read_bytes, read_records
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +40,7 @@ def test_every_offset_is_found_in_the_batch_that_holds_it(
     log = filled(tmp_path, clock)
     for offset in range(70):
         if files_are_closed_before:
-            log.release_files()
+            put_to_sleep(log)
         assert read_header(read_bytes(log, offset, 1)).base_offset == offset // 2 * 2
 
 
@@ -170,7 +170,7 @@ def test_a_log_that_sleeps_between_appends_is_indexed_like_one_that_does_not(
         data = batch(b"x" * 100, b"y" * 100, timestamp=clock.now_ms() + number)
         awake.append_as_leader(data, 0)
         sleepy.append_as_leader(data, 0)
-        sleepy.release_files()
+        put_to_sleep(sleepy)
     awake.close()
     sleepy.close()
     for suffix in ("index", "timeindex"):

@@ -14,7 +14,7 @@ from barnabas.log.partition_log import PartitionLog
 from barnabas.ports import SystemDisk
 from barnabas.testing.disk import SimulatedDisk
 
-from .logs import batch, create, files_of, read_records, reopen
+from .logs import batch, create, files_of, put_to_sleep, read_records, reopen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +42,7 @@ def test_the_last_segment_cut_at_each_byte_of_its_last_batch_recovers_to_the_bat
     before = log.end_position
     log.append_as_leader(batch(b"last", b"one"), 0)
     after = log.end_position
-    log.release_files()
+    put_to_sleep(log)
     for cut in range(before.position, after.position):
         copy = tmp_path / "b"
         shutil.copytree(tmp_path / "a", copy)
@@ -52,7 +52,7 @@ def test_the_last_segment_cut_at_each_byte_of_its_last_batch_recovers_to_the_bat
         assert offsets(recovered) == list(range(6))
         recovered.append_as_leader(batch(b"again"), 1)
         assert offsets(recovered) == list(range(7))
-        recovered.release_files()
+        put_to_sleep(recovered)
         shutil.rmtree(copy)
 
 
@@ -65,7 +65,7 @@ def test_the_last_batch_overwritten_with_garbage_at_any_byte_recovers_to_the_bat
     before = log.end_position
     log.append_as_leader(batch(b"last", b"one"), 0)
     after = log.end_position
-    log.release_files()
+    put_to_sleep(log)
     path = tmp_path / "a/t-0/00000000000000000000.log"
     good = path.read_bytes()
     chance = random.Random(5)
@@ -80,7 +80,7 @@ def test_the_last_batch_overwritten_with_garbage_at_any_byte_recovers_to_the_bat
         recovered = open_in(tmp_path / "a", clock, log.config)
         assert recovered.end_position == before, at
         assert offsets(recovered) == list(range(6))
-        recovered.release_files()
+        put_to_sleep(recovered)
 
 
 def test_random_garbage_after_the_last_batch_is_cut_away(tmp_path: Path, clock: ManualClock) -> None:
@@ -114,7 +114,7 @@ def test_only_segments_from_the_recovery_point_on_are_read(tmp_path: Path, clock
     log = create(tmp_path, clock, SMALL_SEGMENTS)
     fill(log, 100, clock.now_ms())
     third = log.segments.all[2]
-    log.release_files()
+    put_to_sleep(log)
     first_path = log.segments.all[0].log_path
     with open(first_path, "r+b") as file:
         file.seek(100)
@@ -131,7 +131,7 @@ def test_a_broken_batch_in_the_middle_ends_the_log_there(tmp_path: Path, clock: 
     log = create(tmp_path, clock, SMALL_SEGMENTS)
     fill(log, 100, clock.now_ms())
     second = log.segments.all[1]
-    log.release_files()
+    put_to_sleep(log)
     with open(second.log_path, "r+b") as file:
         file.seek(second.size - 1)
         file.write(b"\xff")

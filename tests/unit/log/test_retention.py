@@ -37,7 +37,6 @@ class Partition:
         self.log.append_as_leader(batch(value, timestamp=self.clock.now_ms()), 0)
 
     def maintain(self) -> None:
-        self.log.maybe_roll()
         self.log.apply_retention(self.log.log_end_offset)
         for deletion in self.log.take_due_deletions():
             deletion.run(self.disk)

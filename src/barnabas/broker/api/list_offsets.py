@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.api.fetch import READ_COMMITTED, readable_end
 from barnabas.broker.dispatch import handles
+from barnabas.log.timestamps import LAST_TIMESTAMP, learn
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error, KafkaError
@@ -62,13 +63,13 @@ NOWHERE = Place()
 
 
 @handles(ApiKey.LIST_OFFSETS, versions=(1, 11))
-def list_offsets(broker: Broker, request: m.ListOffsetsRequest, caller: Caller) -> m.ListOffsetsResponse:
+async def list_offsets(broker: Broker, request: m.ListOffsetsRequest, caller: Caller) -> m.ListOffsetsResponse:
     return m.ListOffsetsResponse(
-        topics=[answer_topic(broker, topic, request, caller.api_version) for topic in request.topics]
+        topics=[await answer_topic(broker, topic, request, caller.api_version) for topic in request.topics]
     )
 
 
-def answer_topic(
+async def answer_topic(
     broker: Broker, topic: RequestTopic, request: m.ListOffsetsRequest, version: int
 ) -> m.ListOffsetsResponse.ListOffsetsTopicResponse:
     """A partition that is named twice is refused, once."""
@@ -77,13 +78,13 @@ def answer_topic(
     answers = {
         asked.partition_index: refuse(asked, Error.INVALID_REQUEST)
         if times_named[asked.partition_index] > 1
-        else answer_partition(broker, name, asked, request, version)
+        else await answer_partition(broker, name, asked, request, version)
         for asked in topic.partitions
     }
     return m.ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=list(answers.values()))
 
 
-def answer_partition(
+async def answer_partition(
     broker: Broker, topic: bytes, asked: RequestPartition, request: m.ListOffsetsRequest, version: int
 ) -> PartitionAnswer:
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
@@ -91,11 +92,10 @@ def answer_partition(
     if asked.timestamp < 0 and version < FIRST_VERSION_OF.get(asked.timestamp, version + 1):
         return refuse(asked, Error.UNSUPPORTED_VERSION)
     try:
-        hosted = broker.replicas.find_by_name(topic, asked.partition_index)
-        hosted.require_leader()
-        error = hosted.state.check_reader_epoch(asked.current_leader_epoch)
-        if error is not Error.NONE:
-            return refuse(asked, error)
+        hosted = find_led_here(broker, topic, asked)
+        if await read_timestamps(broker, hosted, asked.timestamp):
+            # Another node may lead it by now, or none.
+            hosted = find_led_here(broker, topic, asked)
         place = find_place(hosted, asked.timestamp, readable_end_offset(hosted, request))
     except KafkaError as failed:
         return refuse(asked, failed.error)
@@ -109,6 +109,27 @@ def answer_partition(
 
 def refuse(asked: RequestPartition, error: Error) -> PartitionAnswer:
     return m.ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=error)
+
+
+def find_led_here(broker: Broker, topic: bytes, asked: RequestPartition) -> HostedPartition:
+    hosted = broker.replicas.find_by_name(topic, asked.partition_index)
+    hosted.require_leader()
+    error = hosted.state.check_reader_epoch(asked.current_leader_epoch)
+    if error is not Error.NONE:
+        raise KafkaError(error, f"{hosted} is not in the leader epoch that the reader believes in")
+    return hosted
+
+
+async def read_timestamps(broker: Broker, hosted: HostedPartition, timestamp: int) -> bool:
+    """Reads in a thread what the first look-up by time in a log from disk needs of each segment. True if there was
+    anything to read."""
+    if timestamp < 0 and timestamp != MAX_TIMESTAMP:
+        return False
+    unread = hosted.log.unread_timestamps(LAST_TIMESTAMP if timestamp == MAX_TIMESTAMP else timestamp)
+    if unread is None:
+        return False
+    learn(await broker.run_in_thread(unread.run, broker.disk))
+    return True
 
 
 def readable_end_offset(hosted: HostedPartition, request: m.ListOffsetsRequest) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,6 +21,7 @@ from barnabas.metadata.image import (
     TopicImage,
     TopicsImage,
 )
+from barnabas.ports import SystemDisk
 from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.uuids import Uuid
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from barnabas.broker.connection import Connection
     from barnabas.broker.server import Broker
+    from barnabas.ports import Disk
     from barnabas.protocol.structs import Message
 
 NODE_ID = 1
@@ -70,8 +73,10 @@ def a_broker(
     answer: Answer = no_controller,
     config: BrokerConfig | None = None,
     replicas: object = None,
+    disk: Disk | None = None,
 ) -> Broker:
     """Must be made in a running event loop."""
+    loop = asyncio.get_running_loop()
     broker = SimpleNamespace(
         node_id=NODE_ID,
         cluster_id=CLUSTER_ID,
@@ -81,7 +86,9 @@ def a_broker(
         metadata=SimpleNamespace(kraft_version=1),
         settled=has_followed,
         replicas=replicas,
-        loop=asyncio.get_running_loop(),
+        loop=loop,
+        run_in_thread=partial(loop.run_in_executor, None),
+        disk=disk or SystemDisk(),
     )
     broker.api = ApiState(cast("Broker", broker))
     return cast("Broker", broker)

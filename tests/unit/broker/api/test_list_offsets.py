@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 from barnabas.broker.api.list_offsets import list_offsets
+from barnabas.config.topic import TopicConfig
+from barnabas.log.partition_log import PartitionLog
+from barnabas.ports import SystemClock, SystemDisk
 from barnabas.protocol import codec
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
@@ -17,6 +21,8 @@ from tests.unit.broker.api.stand_ins import a_broker, an_image, caller
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from barnabas.ports import Disk
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = range(-1, -7, -1)
 NOWHERE = (Error.NONE, -1, -1, -1)
@@ -42,6 +48,7 @@ def ask(
     isolation: int = 0,
     replica: int = -1,
     prepare: Callable[[Partitions], None] = three_batches,
+    disk: Disk | None = None,
 ) -> list[Place]:
     """Asks for (partition, timestamp) or (partition, timestamp, leader epoch that the client believes in)."""
 
@@ -65,7 +72,7 @@ def ask(
                 )
             ],
         )
-        response = list_offsets(a_broker(an_image(), replicas=partitions), request, caller(version))
+        response = await list_offsets(a_broker(an_image(), replicas=partitions, disk=disk), request, caller(version))
         partitions.close()
         return codec.decode(m.ListOffsetsResponse, codec.encode(response, version), version)
 
@@ -175,3 +182,49 @@ def test_unknown_partitions_and_those_led_elsewhere_are_told_apart(tmp_path: Pat
 
 def test_a_partition_that_is_named_twice_is_refused_once(tmp_path: Path) -> None:
     assert ask(tmp_path, (0, LATEST), (0, EARLIEST)) == [(Error.INVALID_REQUEST, -1, -1, -1)]
+
+
+class WatchedDisk(SystemDisk):
+    """Knows in which threads files were opened."""
+
+    def __init__(self) -> None:
+        self.opened: list[tuple[str, int]] = []
+
+    def open(self, path: str, flags: int, mode: int = 0o644) -> int:
+        self.opened.append((path, threading.get_ident()))
+        return super().open(path, flags, mode)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "place"),
+    [(1020, (Error.NONE, 20, 1020, 0)), (MAX_TIMESTAMP, (Error.NONE, 49, 1049, 0)), (2000, NOWHERE)],
+)
+def test_the_time_indexes_of_many_segments_are_not_read_on_the_event_loop(
+    tmp_path: Path, timestamp: int, place: Place
+) -> None:
+    disk = WatchedDisk()
+
+    def fifty_segments_from_disk(partitions: Partitions) -> None:
+        hosted = partitions.add("t")
+        log = hosted.log
+        for number in range(50):
+            append(hosted, [1000 + number])
+            log.roll(log.log_end_offset)
+        log.close()
+        hosted.log = PartitionLog.open(
+            log.folder,
+            "t",
+            0,
+            TopicConfig(),
+            disk=disk,
+            clock=SystemClock(),
+            recovery_point=log.recovery_point,
+            log_start_offset=0,
+            clean_shutdown=True,
+        )
+        disk.opened.clear()
+
+    assert ask(tmp_path, (0, timestamp), prepare=fifty_segments_from_disk, disk=disk) == [place]
+    threads = [thread for path, thread in disk.opened if path.endswith(".timeindex")]
+    assert len(threads) >= 20
+    assert threads.count(threading.get_ident()) <= 2
