@@ -13,6 +13,7 @@ import pytest
 
 from barnabas.cli.arguments import parse_address
 from barnabas.client.wire import ConnectError, Connection
+from barnabas.testing.node import Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +82,7 @@ def test_a_topic_that_is_there_already_is_an_error_unless_that_is_fine(barnabas:
 
 
 def test_a_topic_that_is_not_there_is_an_error_unless_that_is_fine(barnabas: Run, topic: str) -> None:
-    assert "UNKNOWN_TOPIC_OR_PARTITION" in failed(barnabas("topic", "describe", topic))
+    assert f"topic {topic!r} does not exist" in failed(barnabas("topic", "describe", topic))
     assert "UNKNOWN_TOPIC_OR_PARTITION" in failed(barnabas("topic", "delete", topic))
     assert done(barnabas("topic", "delete", topic, "--if-exists")) == ""
 
@@ -150,7 +151,12 @@ def test_reading_starts_where_it_is_told_to(barnabas: Run, topic: str) -> None:
 
 def test_an_offset_beyond_the_end_is_an_error(barnabas: Run, topic: str) -> None:
     done(barnabas("topic", "create", topic))
-    assert "Offset out of range" in failed(barnabas("consume", topic, "--from", "1000", "--exit-at-end"))
+    words = ("consume", topic, "--from", "1000", "--exit-at-end")
+    assert failed(barnabas(*words)) == (
+        f"barnabas: topic {topic!r}, partition 0 has no offset 1000: it is empty, and the next will be 0\n"
+    )
+    done(barnabas("produce", topic, stdin="one\ntwo\n"))
+    assert "has no offset 1000: it has 0 … 1\n" in failed(barnabas(*words))
 
 
 def test_one_partition_can_be_written_and_read_alone(barnabas: Run, topic: str) -> None:
@@ -160,7 +166,86 @@ def test_one_partition_can_be_written_and_read_alone(barnabas: Run, topic: str) 
     assert done(barnabas("consume", topic, "--exit-at-end", "--partition", "1")) == "in 1\n"
     both = done(barnabas("consume", topic, "--exit-at-end", "--partition", "0", "--partition", "2"))
     assert sorted(both.splitlines()) == ["in 0", "in 2"]
-    assert "has no partition 3" in failed(barnabas("consume", topic, "--exit-at-end", "--partition", "3"))
+
+
+def test_a_partition_that_is_not_there_is_answered_with_those_that_are(barnabas: Run, topic: str) -> None:
+    done(barnabas("topic", "create", topic, "--partitions", "3"))
+    complaint = f"barnabas: topic {topic!r} has 3 partitions (0 … 2), and no partition 99\n"
+    assert failed(barnabas("consume", topic, "--exit-at-end", "--partition", "99")) == complaint
+    assert failed(barnabas("produce", topic, "--partition", "99", stdin="never sent\n")) == complaint
+
+
+def test_a_partition_that_a_new_topic_did_not_get_is_told_in_the_same_words(barnabas: Run, topic: str) -> None:
+    complaint = failed(barnabas("produce", topic, "--partition", "99", stdin="never sent\n"))
+    assert complaint.splitlines() == [
+        f"barnabas: topic {topic!r} has 1 partition (0), and no partition 99",
+        f"barnabas: 1 of 1 records were not delivered to {topic!r}",
+    ]
+
+
+def test_reading_a_topic_that_is_not_there_is_refused_and_does_not_create_it(barnabas: Run, topic: str) -> None:
+    assert failed(barnabas("consume", topic, "--exit-at-end")).startswith(
+        f"barnabas: topic {topic!r} does not exist (`barnabas topic list` lists topics"
+    )
+    assert topic not in names(done(barnabas("topic", "list")))
+
+
+@pytest.mark.parametrize("command", ["produce", "consume"])
+def test_what_cannot_be_a_topics_name_is_told(barnabas: Run, command: str) -> None:
+    assert "'not a name' cannot be a topic's name" in failed(barnabas(command, "not a name"))
+
+
+def test_a_topic_that_nobody_creates_is_named_when_its_records_are_given_up(tmp_path: Path) -> None:
+    settings = {"auto.create.topics.enable": "false"}
+    with Node(tmp_path / "data", settings=settings) as node:
+        command = [sys.executable, "-m", "barnabas", "produce", "absent", "--bootstrap-server", node.bootstrap]
+        process = subprocess.run(command, input="lost\n", capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert failed(process).splitlines() == [
+        "barnabas: topic 'absent' does not exist (`barnabas topic list` lists topics, `create` creates one)",
+        "barnabas: 1 of 1 records were not delivered to 'absent'",
+    ]
+
+
+def test_a_topic_gets_more_partitions_and_other_settings(barnabas: Run, topic: str) -> None:
+    done(barnabas("topic", "create", topic, "--config", "retention.ms=1000", "--config", "segment.ms=60000"))
+    altered = done(
+        barnabas(
+            "topic",
+            "alter",
+            topic,
+            "--partitions",
+            "3",
+            "--config",
+            "retention.ms=2000",
+            "--delete-config",
+            "segment.ms",
+        )
+    )
+    assert altered == f"altered {topic}: partitions 3, retention.ms=2000, segment.ms as the cluster has it\n"
+    (described,) = json.loads(done(barnabas("topic", "describe", topic, "--json")))
+    assert described["partition_count"] == 3
+    assert described["configs"]["retention.ms"] == "2000"
+    assert "segment.ms" not in described["configs"]
+    assert json.loads(done(barnabas("topic", "alter", topic, "--partitions", "4", "--json"))) == [topic]
+
+
+def test_an_alteration_that_cannot_be_done_whole_is_not_begun(barnabas: Run, topic: str) -> None:
+    done(barnabas("topic", "create", topic))
+    assert "INVALID_CONFIG" in failed(barnabas("topic", "alter", topic, "--partitions", "2", "--config", "no.such=1"))
+    words = ("topic", "alter", topic, "--partitions", "1", "--config", "retention.ms=1")
+    assert "INVALID_PARTITIONS" in failed(barnabas(*words))
+    (described,) = json.loads(done(barnabas("topic", "describe", topic, "--json")))
+    assert described["partition_count"] == 1
+    assert "retention.ms" not in described["configs"]
+    absent = failed(barnabas("topic", "alter", f"{topic}-absent", "--partitions", "2", "--config", "retention.ms=1"))
+    assert absent.count("\n") == 1
+    assert "does not exist" in absent
+
+
+def test_an_alteration_of_nothing_is_a_usage_error(barnabas: Run, topic: str) -> None:
+    process = barnabas("topic", "alter", topic)
+    assert process.returncode == 2
+    assert process.stderr == "barnabas: `barnabas topic alter` needs --partitions, --config or --delete-config\n"
 
 
 def test_fewer_records_than_asked_for_is_a_failure(barnabas: Run, topic: str) -> None:
@@ -195,10 +280,23 @@ def test_the_demo_starts_a_node_of_its_own_and_stops_it() -> None:
         Connection(*parse_address(address[1]))
 
 
-def test_an_address_where_no_node_answers_is_named() -> None:
-    command = [sys.executable, "-m", "barnabas", "topic", "list", "--bootstrap-server", "127.0.0.1:1"]
-    process = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
-    assert "cannot connect to 127.0.0.1:1" in failed(process)
+@pytest.mark.parametrize("words", [["topic", "list"], ["produce", "t"], ["consume", "t"]])
+def test_an_address_where_no_node_answers_is_named_with_the_command_that_starts_one(words: list[str]) -> None:
+    command = [sys.executable, "-m", "barnabas", *words, "--bootstrap-server", "127.0.0.1:1"]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL)
+    assert failed(process) == (
+        "barnabas: cannot connect to 127.0.0.1:1: Connection refused "
+        "(`barnabas start --listen 127.0.0.1:1` starts a node there)\n"
+    )
+
+
+def test_a_port_alone_finds_the_node_on_this_machine(node: Peer, topic: str) -> None:
+    port = node.bootstrap.rpartition(":")[2]
+    produce, consume = (["produce", topic], ["consume", topic, "--exit-at-end"])
+    for words, printed in ((produce, ""), (consume, "hello\n")):
+        command = [sys.executable, "-m", "barnabas", *words, "--bootstrap-server", port]
+        process = subprocess.run(command, input="hello\n", capture_output=True, text=True, timeout=TIMEOUT_S)
+        assert done(process) == printed
 
 
 def names(listed: str) -> list[str]:

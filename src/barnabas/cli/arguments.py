@@ -5,12 +5,16 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, NoReturn
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from barnabas.cli.errors import EXIT_USAGE
 
-DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 9092
+DEFAULT_BOOTSTRAP_SERVER = f"{DEFAULT_HOST}:{DEFAULT_PORT}"
 PORT_MAX = 65_535
+SCHEME = "PLAINTEXT"
 
 
 class Parser(argparse.ArgumentParser):
@@ -25,8 +29,24 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
 
+    def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """As `parse_args`, but a word that nothing takes is answered with the option that was probably meant."""
+        options, unknown = self.parse_known_args(arguments)
+        if unknown:
+            self.exit(EXIT_USAGE, f"{self.prog}: {self.complaint(unknown)}\n")
+        return options
+
+    def complaint(self, unknown: Sequence[str]) -> str:
+        """About words that nothing here takes: a mistyped option rather than its value, which was left over with it."""
+        option = next((word for word in unknown if word.startswith("-")), None)
+        if option is None:
+            return f"unexpected argument {unknown[0]!r} (`{self.prog} --help` explains what it takes)"
+        name = "--" + option.partition("=")[0].lstrip("-")
+        known = [known for known in self._option_string_actions if known.startswith("--")]
+        return f"unknown option {option.partition('=')[0]!r}; {nearest(name, known)}"
+
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\n`{self.prog} --help` explains the options.\n")
+        self.exit(EXIT_USAGE, f"{self.prog}: {message} (`{self.prog} --help` explains the options)\n")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -34,29 +54,42 @@ def nearest(word: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     words = list(known)
-    close = get_close_matches(word, words, n=1, cutoff=0.7)
+    longer = [candidate for candidate in words if candidate.startswith(word)]
+    close = longer if len(longer) == 1 else get_close_matches(word, words, n=1, cutoff=0.7)
     return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(words)}"
 
 
 def add_bootstrap_server(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bootstrap-server",
+        type=parse_bootstrap_server,
         default=DEFAULT_BOOTSTRAP_SERVER,
         metavar="HOST:PORT[,…]",
         help=f"where the cluster answers (default {DEFAULT_BOOTSTRAP_SERVER})",
     )
 
 
-def parse_address(text: str, default_port: int = DEFAULT_PORT) -> tuple[str, int]:
-    """`host`, `host:port`, `[v6 address]:port` → host and port. The port may be 0, which means any free one."""
-    host, port_text = split_address(text.strip())
-    if not host:
+def parse_address(text: str) -> tuple[str, int]:
+    """`host:port`, `host`, `port`, `:port`, `[v6 address]:port` → host and port; port 0 means any free one.
+
+    A port alone is one of this machine. The form in which a node announces itself, with PLAINTEXT:// before it, is
+    taken too.
+    """
+    scheme, has_scheme, rest = text.strip().partition("://")
+    if has_scheme and scheme.upper() != SCHEME:
+        raise argparse.ArgumentTypeError(f"{text!r}: only {SCHEME} is spoken; expected HOST:PORT")
+    host, port_text = split_address(rest if has_scheme else scheme)
+    if port_text is None and host.isdecimal():
+        host, port_text = "", host
+    if not host and port_text is None:
         raise argparse.ArgumentTypeError(f"{text!r} has no host: expected HOST:PORT")
-    if port_text is None:
-        return host, default_port
+    return host or DEFAULT_HOST, DEFAULT_PORT if port_text is None else parse_port(port_text, text)
+
+
+def parse_port(port_text: str, address: str) -> int:
     if not (port_text.isascii() and port_text.isdigit() and int(port_text) <= PORT_MAX):
-        raise argparse.ArgumentTypeError(f"{text!r}: the port must be a number from 0 to {PORT_MAX}")
-    return host, int(port_text)
+        raise argparse.ArgumentTypeError(f"{address!r}: the port must be a number from 0 to {PORT_MAX}")
+    return int(port_text)
 
 
 def split_address(text: str) -> tuple[str, str | None]:
@@ -69,8 +102,20 @@ def split_address(text: str) -> tuple[str, str | None]:
     return host, port if colon else None
 
 
+def join_address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def parse_addresses(text: str) -> list[tuple[str, int]]:
     return [parse_address(part) for part in text.split(",") if part.strip()]
+
+
+def parse_bootstrap_server(text: str) -> str:
+    """A list of addresses with nothing left out, as librdkafka and our own client both read it."""
+    addresses = parse_addresses(text)
+    if not addresses:
+        raise argparse.ArgumentTypeError("it names no address: expected HOST:PORT")
+    return ",".join(join_address(host, port) for host, port in addresses)
 
 
 def parse_pair(text: str) -> tuple[str, str]:

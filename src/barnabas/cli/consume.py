@@ -27,14 +27,14 @@ from confluent_kafka import (
 from barnabas.cli.arguments import Parser, add_bootstrap_server, non_negative_int, positive_int, seconds
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, CommandError
 from barnabas.cli.rdkafka import base_settings, reason
-from barnabas.cli.wire import connect
+from barnabas.cli.wire import partition_count, require_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from confluent_kafka import Message
 
-METADATA_TIMEOUT_S = 10.0
+OFFSETS_TIMEOUT_S = 10.0
 POLL_S = 0.5
 MESSAGES_AT_ONCE = 1_000
 OFFSET_TAIL_BASE = -2000  # librdkafka's way to say "N records before the end": this number minus N
@@ -56,11 +56,10 @@ class Start(NamedTuple):
 
 
 def run(arguments: Sequence[str]) -> int:
-    options = build_parser().parse_args(arguments)
-    connect(options.bootstrap_server).close()
+    options = build_parser().parse(arguments)
+    partitions = choose_partitions(options)
     consumer = Consumer(consumer_settings(options.bootstrap_server))
     try:
-        partitions = choose_partitions(consumer, options)
         consumer.assign(start_positions(consumer, partitions, options))
         count = print_records(consumer, partitions, options)
     except KafkaException as failure:
@@ -133,20 +132,10 @@ def consumer_settings(bootstrap_server: str) -> dict[str, object]:
     }
 
 
-def choose_partitions(consumer: Consumer, options: argparse.Namespace) -> list[int]:
-    try:
-        metadata = consumer.list_topics(options.topic, METADATA_TIMEOUT_S)
-    except KafkaException as failure:
-        raise CommandError(f"no answer from {options.bootstrap_server}: {reason(failure)}") from None
-    topic = metadata.topics[options.topic]
-    if topic.error is not None:
-        raise CommandError(f"topic {options.topic!r}: {reason(topic.error)}")
-    missing = sorted(set(options.partition) - set(topic.partitions))
-    if missing:
-        raise CommandError(
-            f"topic {options.topic!r} has no partition {missing[0]}: it has {len(topic.partitions)}, counted from 0"
-        )
-    return sorted(set(options.partition) or topic.partitions)
+def choose_partitions(options: argparse.Namespace) -> list[int]:
+    count = partition_count(options.bootstrap_server, options.topic)
+    require_partitions(options.topic, count, options.partition)
+    return sorted(set(options.partition) or range(count))
 
 
 def start_positions(consumer: Consumer, partitions: list[int], options: argparse.Namespace) -> list[TopicPartition]:
@@ -154,7 +143,7 @@ def start_positions(consumer: Consumer, partitions: list[int], options: argparse
     if start.timestamp_ms is None:
         return [TopicPartition(options.topic, partition, start.offset) for partition in partitions]
     wanted = [TopicPartition(options.topic, partition, start.timestamp_ms) for partition in partitions]
-    return consumer.offsets_for_times(wanted, timeout=METADATA_TIMEOUT_S)
+    return consumer.offsets_for_times(wanted, timeout=OFFSETS_TIMEOUT_S)
 
 
 def print_records(consumer: Consumer, partitions: list[int], options: argparse.Namespace) -> int:
@@ -175,7 +164,7 @@ def batches(consumer: Consumer, unfinished: set[int], options: argparse.Namespac
     last_seen = time.monotonic()
     while True:
         messages = next_messages(consumer, options.timeout)
-        records = [message for message in messages if not is_partition_end(message, unfinished, options.topic)]
+        records = [message for message in messages if not is_partition_end(message, unfinished, consumer)]
         if records:
             last_seen = time.monotonic()
             yield records
@@ -185,15 +174,24 @@ def batches(consumer: Consumer, unfinished: set[int], options: argparse.Namespac
             return
 
 
-def is_partition_end(message: Message, unfinished: set[int], topic: str) -> bool:
+def is_partition_end(message: Message, unfinished: set[int], consumer: Consumer) -> bool:
     """Whether a message only says that its partition has been read to its end, which is noted."""
     error = message.error()
     if error is None:
         return False
-    if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
-        raise CommandError(f"topic {topic!r}: {reason(error)}")
-    unfinished.discard(cast("int", message.partition()))
-    return True
+    if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
+        unfinished.discard(cast("int", message.partition()))
+        return True
+    if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - the offset to start at is not there
+        raise CommandError(absent_offset_text(message, consumer))
+    raise CommandError(f"topic {message.topic()!r}: {reason(error)}")
+
+
+def absent_offset_text(message: Message, consumer: Consumer) -> str:
+    topic, partition = cast("str", message.topic()), cast("int", message.partition())
+    start, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=OFFSETS_TIMEOUT_S)
+    there = f"it has {start} … {end - 1}" if end > start else f"it is empty, and the next will be {end}"
+    return f"topic {topic!r}, partition {partition} has no offset {message.offset()}: {there}"
 
 
 def next_messages(consumer: Consumer, timeout_s: float | None) -> list[Message]:

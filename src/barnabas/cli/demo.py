@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from confluent_kafka import KafkaException
 
 from barnabas.cli import load
-from barnabas.cli.arguments import Parser, positive_int
+from barnabas.cli.arguments import Parser, parse_bootstrap_server, positive_int
 from barnabas.cli.errors import EXIT_OK, CommandError
 from barnabas.cli.load import Tally, Target, percentile
 from barnabas.cli.output import Column, number, print_table
@@ -52,7 +52,7 @@ class Figures(NamedTuple):
 
 
 def run(arguments: Sequence[str]) -> int:
-    options = build_parser().parse_args(arguments)
+    options = build_parser().parse(arguments)
     try:
         with cluster(options.bootstrap_server) as target:
             figures = measure(target.bootstrap_server, options.records)
@@ -71,7 +71,10 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--records", type=positive_int, default=RECORDS, metavar="N", help=f"(default {RECORDS:,})")
     parser.add_argument(
-        "--bootstrap-server", metavar="HOST:PORT", help="use this cluster instead of starting a node of our own"
+        "--bootstrap-server",
+        type=parse_bootstrap_server,
+        metavar="HOST:PORT",
+        help="use this cluster instead of starting a node of our own",
     )
     return parser
 

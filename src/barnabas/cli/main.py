@@ -24,7 +24,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "start": Command("barnabas.cli.start", "run a node in the foreground"),
-    "topic": Command("barnabas.cli.topic", "list, create, describe and delete topics"),
+    "topic": Command("barnabas.cli.topic", "list, create, describe, alter and delete topics"),
     "produce": Command("barnabas.cli.produce", "send lines of text to a topic"),
     "consume": Command("barnabas.cli.consume", "print the records of a topic"),
     "demo": Command("barnabas.cli.demo", "start a node and move a million records through it"),

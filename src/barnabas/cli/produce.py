@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import sys
@@ -14,7 +15,7 @@ from barnabas.cli.arguments import Parser, add_bootstrap_server, non_negative_in
 from barnabas.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, CommandError
 from barnabas.cli.progress import byte_bar
 from barnabas.cli.rdkafka import base_settings, reason
-from barnabas.cli.wire import connect
+from barnabas.cli.wire import UnknownTopicError, partition_count, require_partitions
 
 if TYPE_CHECKING:
     import argparse
@@ -32,6 +33,7 @@ ERRORS_SHOWN_MAX = 3
 QUEUE_FULL_WAIT_S = 0.1
 FLUSH_GRACE_S = 5.0  # over the delivery timeout, after which librdkafka itself gives a record up
 REPORT_INTERVAL_S = 0.1
+TOPIC_CREATION_MAX_MS = 5_000  # after which a topic that the first record did not create is taken for absent
 EPILOG = """examples:
   echo hello | barnabas produce greetings
   barnabas produce readings readings.csv --key-separator , --compression zstd
@@ -64,18 +66,23 @@ class Outcome:
 
 
 def run(arguments: Sequence[str]) -> int:
-    options = build_parser().parse_args(arguments)
+    options = build_parser().parse(arguments)
     outcome = Outcome()
     interrupted = False
     with open_source(options.file) as source, byte_bar("producing", size_of(source)) as advance:
-        connect(options.bootstrap_server).close()
+        refuse_target(options)
         producer = Producer(producer_settings(options))
         try:
             send_lines(producer, source, options, outcome, advance)
         except KeyboardInterrupt:
             interrupted = True  # the usual end of a session at a terminal; what was typed still leaves
+        except KafkaException as failure:
+            require_target(options)
+            raise CommandError(f"topic {options.topic!r}: {reason(failure)}") from None
         finally:
             unsent = producer.flush(options.timeout + FLUSH_GRACE_S)
+    if outcome.failed or unsent:
+        explain(outcome, options)
     code = report(outcome, unsent, options.topic)
     if interrupted and code == EXIT_OK and not sys.stderr.isatty():
         print(f"barnabas: interrupted; {outcome.sent} records delivered to {options.topic!r}", file=sys.stderr)
@@ -125,7 +132,28 @@ def producer_settings(options: argparse.Namespace) -> dict[str, object]:
         "partitioner": "murmur2_random",  # so that a key goes to the partition that the Java tools choose
         "message.timeout.ms": max(1, int(options.timeout * 1000)),
         "delivery.report.only.error": True,
+        "topic.metadata.propagation.max.ms": TOPIC_CREATION_MAX_MS,
     }
+
+
+def refuse_target(options: argparse.Namespace) -> None:
+    """Before a line is read. A topic that is not there passes: the first record may create it."""
+    with contextlib.suppress(UnknownTopicError):
+        require_target(options)
+
+
+def require_target(options: argparse.Namespace) -> None:
+    """Refuses, in words that name it, a topic or a partition that cannot be written to."""
+    count = partition_count(options.bootstrap_server, options.topic)
+    require_partitions(options.topic, count, [options.partition])
+
+
+def explain(outcome: Outcome, options: argparse.Namespace) -> None:
+    """librdkafka often knows only that the time was up; the cluster knows whether the topic and partition are there."""
+    try:
+        require_target(options)
+    except CommandError as error:
+        outcome.errors = [str(error)]
 
 
 def open_source(path: str | None) -> BinaryIO:
@@ -190,8 +218,6 @@ def send(
         except BufferError:
             producer.poll(QUEUE_FULL_WAIT_S)
             continue
-        except KafkaException as failure:
-            raise CommandError(f"topic {topic!r}: {reason(failure)}") from None
         return
 
 

@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 def base_settings(bootstrap_server: str) -> dict[str, object]:
     """librdkafka's own log lines are for its developers: what a person should know comes through `error_cb`."""
+
+    def report_error(error: KafkaError) -> None:
+        """Said once per outage: librdkafka goes on trying by itself."""
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - its public name
+            print(f"barnabas: no node answers at {bootstrap_server}; still trying", file=sys.stderr)
+
     return {
         "bootstrap.servers": bootstrap_server,
         "client.id": "barnabas-cli",
         "log_level": 0,
         "error_cb": report_error,
     }
-
-
-def report_error(error: KafkaError) -> None:
-    """Said once per outage: librdkafka goes on trying by itself."""
-    if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - its public name
-        print("barnabas: no broker answers; still trying", file=sys.stderr)
 
 
 def reason(failure: KafkaException | KafkaError) -> str:

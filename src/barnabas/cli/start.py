@@ -6,12 +6,20 @@ goes to standard error. Nothing here imports what the node itself does not need:
 
 from __future__ import annotations
 
+import argparse
 import logging
 import sys
 from typing import TYPE_CHECKING
 
 from barnabas.cli import logs
-from barnabas.cli.arguments import DEFAULT_BOOTSTRAP_SERVER, Parser, parse_address, parse_pair
+from barnabas.cli.arguments import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    DEFAULT_HOST,
+    DEFAULT_PORT,
+    Parser,
+    parse_address,
+    parse_pair,
+)
 from barnabas.cli.errors import CommandError
 from barnabas.config.broker import BrokerConfig
 from barnabas.config.listeners import require_plaintext
@@ -20,7 +28,6 @@ from barnabas.config.startup import replace_broker_listeners
 from barnabas.config.values import ConfigError
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterable, Sequence
 
     from barnabas.config.listeners import Listener
@@ -30,7 +37,10 @@ EPILOG = """examples:
   barnabas start
   barnabas start --data-dir /var/lib/barnabas --listen 127.0.0.1:0 --set num.partitions=3
   barnabas start --config server.properties
+  barnabas start --listen 0.0.0.0:9092 --set advertised.listeners=PLAINTEXT://my.host.name:9092
 
+--listen takes HOST:PORT; PORT alone, for this machine only; or HOST alone, for port 9092. Port 0 is any free one.
+0.0.0.0 is every interface, and then advertised.listeners must say which address clients are to use.
 An empty folder is formatted. SIGTERM or Ctrl-C stops the node cleanly; a second one, at once.
 """
 
@@ -38,13 +48,13 @@ logger = logging.getLogger("barnabas.start")
 
 
 def run(arguments: Sequence[str]) -> int:
-    options = build_parser().parse_args(arguments)
+    options = build_parser().parse(arguments)
     logs.set_up(options.log_level)
     try:
         config, warnings = load_config(options)
         require_plaintext((*config.listeners, *config.controller_listeners))
     except ConfigError as error:
-        raise CommandError(str(error)) from error
+        raise CommandError(f"{error}{command_line_form(error, options)}") from error
     for warning in warnings:
         logger.warning("%s", warning)
     return serve(config)
@@ -55,9 +65,9 @@ def build_parser() -> Parser:
     parser.add_argument("--data-dir", metavar="DIR", help=f"where everything is kept (default {DEFAULT_DATA_DIR})")
     parser.add_argument(
         "--listen",
-        type=parse_address,
-        metavar="HOST:PORT",
-        help=f"where clients connect (default {DEFAULT_BOOTSTRAP_SERVER}; port 0: any free one)",
+        type=parse_listen_address,
+        metavar="[HOST:]PORT",
+        help=f"where clients connect (default {DEFAULT_BOOTSTRAP_SERVER}); see below",
     )
     parser.add_argument("--config", metavar="FILE", help="a properties file with Kafka's broker settings")
     parser.add_argument(
@@ -71,6 +81,23 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--log-level", choices=logs.LEVELS, default="info", help="(default info)")
     return parser
+
+
+def parse_listen_address(text: str) -> tuple[str, int]:
+    """A port with nothing but its colon is refused: to some it means this machine, to others every interface."""
+    host, port = parse_address(text)
+    if text.strip().startswith(":"):
+        choice = f"{DEFAULT_HOST}:{port} for this machine only, 0.0.0.0:{port} for every interface"
+        raise argparse.ArgumentTypeError(f"{text!r} has no host: type {choice}")
+    return host, port
+
+
+def command_line_form(error: ConfigError, options: argparse.Namespace) -> str:
+    """Where an address for clients is asked for, how to give it without a properties file."""
+    if error.key != "advertised.listeners":
+        return ""
+    port = DEFAULT_PORT if options.listen is None else options.listen[1]
+    return f"; on the command line: --set advertised.listeners=PLAINTEXT://HOST:{port}"
 
 
 def load_config(options: argparse.Namespace) -> tuple[BrokerConfig, list[str]]:

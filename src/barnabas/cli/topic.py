@@ -1,4 +1,4 @@
-"""`barnabas topic list | create | describe | delete`: topics, seen and changed through the small wire client."""
+"""`barnabas topic list | create | describe | alter | delete`: topics, seen and changed by the small wire client."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.cli.arguments import Parser, add_bootstrap_server, nearest, parse_pair, positive_int
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandError, UsageError
 from barnabas.cli.output import Column, comma_list, number, print_json, print_table
-from barnabas.cli.wire import connect, error_text
+from barnabas.cli.wire import connect, error_text, fetch_topics, topic_error_text
 from barnabas.client.wire import Connection, WireError
 from barnabas.protocol import messages as m
 from barnabas.protocol import uuids
@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
 
-    Topic = m.MetadataResponse.MetadataResponseTopic
+    from barnabas.cli.wire import Topic
 
 BROKER_DEFAULT = -1
 REQUEST_TIMEOUT_MS = 30_000
 RESOURCE_TYPE_TOPIC = 2
+OPERATION_SET = 0
+OPERATION_DELETE = 1
 CONFIG_SOURCE_DEFAULT = 5
 
 PARTITION_COLUMNS = (
@@ -41,6 +43,13 @@ class Action(NamedTuple):
     run: Callable[[Connection, argparse.Namespace], int]
 
 
+class Failure(NamedTuple):
+    """What could not be done to a topic, as a line for a person."""
+
+    topic: str
+    text: str
+
+
 def run(arguments: Sequence[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(overview(), file=sys.stdout if arguments else sys.stderr)
@@ -53,7 +62,7 @@ def run(arguments: Sequence[str]) -> int:
     action.add_arguments(parser)
     add_bootstrap_server(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse_args(arguments[1:])
+    options = parser.parse(arguments[1:])
     try:
         with connect(options.bootstrap_server) as connection:
             return action.run(connection, options)
@@ -136,11 +145,7 @@ def add_describe_arguments(parser: Parser) -> None:
 
 def describe_topics(connection: Connection, options: argparse.Namespace) -> int:
     found = fetch_topics(connection, options.topics or None)
-    failures = [
-        f"topic {topic.name!r}: {error_text(topic.error_code, None)}"
-        for topic in found
-        if topic.error_code != Error.NONE
-    ]
+    failures = [topic_error_text(topic) for topic in found if topic.error_code != Error.NONE]
     topics = [topic for topic in found if topic.error_code == Error.NONE]
     configs = fetch_configs(connection, [str(topic.name) for topic in topics])
     if options.json:
@@ -149,6 +154,109 @@ def describe_topics(connection: Connection, options: argparse.Namespace) -> int:
         for topic in topics:
             print_table(PARTITION_COLUMNS, partition_rows(topic), title=heading(topic, configs[str(topic.name)]))
     return report(failures)
+
+
+def add_alter_arguments(parser: Parser) -> None:
+    parser.add_argument("topics", metavar="TOPIC", nargs="+")
+    parser.add_argument(
+        "--partitions",
+        type=positive_int,
+        metavar="N",
+        help="how many there shall be, which is more than there are; keys may then go to other partitions than before",
+    )
+    parser.add_argument(
+        "--config",
+        type=parse_pair,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of the topic; may be given several times",
+    )
+    parser.add_argument(
+        "--delete-config",
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="back to the cluster's value of this setting; may be given several times",
+    )
+
+
+def alter_topics(connection: Connection, options: argparse.Namespace) -> int:
+    """Partitions and settings are two requests: both are tried out first, so that one is not done without the other."""
+    if options.partitions is None and not (options.config or options.delete_config):
+        raise UsageError("`barnabas topic alter` needs --partitions, --config or --delete-config")
+    failures = absent_topics(connection, options) or send_alterations(connection, options, validate_only=True)
+    altered = []
+    if not failures:
+        failures = send_alterations(connection, options, validate_only=False)
+        altered = [name for name in options.topics if name not in {topic for topic, _ in failures}]
+    if options.json:
+        print_json(altered)
+    else:
+        for name in altered:
+            print(f"altered {name}: {alterations(options)}")
+    return report([text for _, text in failures])
+
+
+def absent_topics(connection: Connection, options: argparse.Namespace) -> list[Failure]:
+    found = fetch_topics(connection, options.topics)
+    return [Failure(str(topic.name), topic_error_text(topic)) for topic in found if topic.error_code != Error.NONE]
+
+
+def send_alterations(connection: Connection, options: argparse.Namespace, *, validate_only: bool) -> list[Failure]:
+    failures: list[Failure] = []
+    if options.partitions is not None:
+        failures += add_partitions(connection, options, validate_only=validate_only)
+    if options.config or options.delete_config:
+        failures += alter_configs(connection, options, validate_only=validate_only)
+    return failures
+
+
+def add_partitions(connection: Connection, options: argparse.Namespace, *, validate_only: bool) -> list[Failure]:
+    request = m.CreatePartitionsRequest
+    count = options.partitions
+    topics = [request.CreatePartitionsTopic(name=name, count=count, assignments=None) for name in options.topics]
+    response: m.CreatePartitionsResponse = connection.send(
+        request(topics=topics, timeout_ms=REQUEST_TIMEOUT_MS, validate_only=validate_only)
+    )
+    return [
+        failure(result.name, result.error_code, result.error_message)
+        for result in response.results
+        if result.error_code != Error.NONE
+    ]
+
+
+def alter_configs(connection: Connection, options: argparse.Namespace, *, validate_only: bool) -> list[Failure]:
+    request = m.IncrementalAlterConfigsRequest
+    config = request.AlterableConfig
+    configs = [config(name=key, config_operation=OPERATION_SET, value=value) for key, value in options.config]
+    configs += [config(name=key, config_operation=OPERATION_DELETE, value=None) for key in options.delete_config]
+    resources = [
+        request.AlterConfigsResource(resource_type=RESOURCE_TYPE_TOPIC, resource_name=name, configs=configs)
+        for name in options.topics
+    ]
+    response: m.IncrementalAlterConfigsResponse = connection.send(
+        request(resources=resources, validate_only=validate_only)
+    )
+    return [
+        failure(result.resource_name, result.error_code, result.error_message)
+        for result in response.responses
+        if result.error_code != Error.NONE
+    ]
+
+
+def failure(topic: str, code: int, message: str | None) -> Failure:
+    return Failure(topic, f"topic {topic!r}: {error_text(code, message)}")
+
+
+def alterations(options: argparse.Namespace) -> str:
+    return ", ".join(
+        [
+            *([f"partitions {options.partitions}"] if options.partitions is not None else []),
+            *(f"{key}={value}" for key, value in options.config),
+            *(f"{key} as the cluster has it" for key in options.delete_config),
+        ]
+    )
 
 
 def add_delete_arguments(parser: Parser) -> None:
@@ -173,14 +281,6 @@ def delete_topics(connection: Connection, options: argparse.Namespace) -> int:
         for name in gone:
             print(f"deleted {name}")
     return report(failures)
-
-
-def fetch_topics(connection: Connection, names: Sequence[str] | None) -> list[Topic]:
-    """Metadata of the named topics, or of all; never creates one."""
-    request = m.MetadataRequest
-    wanted = None if names is None else [request.MetadataRequestTopic(name=name) for name in names]
-    response: m.MetadataResponse = connection.send(request(topics=wanted, allow_auto_topic_creation=False))
-    return sorted(response.topics, key=lambda topic: topic.name or "")
 
 
 def fetch_configs(connection: Connection, names: Sequence[str]) -> dict[str, dict[str, str | None]]:
@@ -273,5 +373,6 @@ ACTIONS = {
     "list": Action("list all topics", add_no_arguments, list_topics),
     "create": Action("create topics", add_create_arguments, create_topics),
     "describe": Action("show partitions, replicas and settings of topics", add_describe_arguments, describe_topics),
+    "alter": Action("add partitions to topics, change their settings", add_alter_arguments, alter_topics),
     "delete": Action("delete topics with all their records", add_delete_arguments, delete_topics),
 }

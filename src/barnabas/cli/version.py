@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import platform
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from barnabas.cli.arguments import Parser
 from barnabas.cli.errors import EXIT_OK
 
 if TYPE_CHECKING:
@@ -14,6 +14,6 @@ if TYPE_CHECKING:
 
 
 def run(arguments: Sequence[str]) -> int:
-    argparse.ArgumentParser(prog="barnabas version", description="Print the version.").parse_args(arguments)
+    Parser("barnabas version", "Print the version.").parse(arguments)
     print(f"barnabas {version('barnabas')} ({platform.python_implementation()} {platform.python_version()})")
     return EXIT_OK

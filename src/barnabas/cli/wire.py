@@ -2,28 +2,86 @@
 
 from __future__ import annotations
 
-import argparse
+from typing import TYPE_CHECKING
 
-from barnabas.cli.arguments import parse_addresses
-from barnabas.cli.errors import CommandError, UsageError
-from barnabas.client.wire import ConnectError, Connection
+from barnabas.cli.arguments import DEFAULT_BOOTSTRAP_SERVER, parse_addresses
+from barnabas.cli.errors import CommandError
+from barnabas.client.wire import ConnectError, Connection, WireError
+from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    Topic = m.MetadataResponse.MetadataResponseTopic
+
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
+
+
+class UnknownTopicError(CommandError):
+    """The cluster has no topic of this name."""
 
 
 def connect(bootstrap_server: str) -> Connection:
     """A connection to the first of the given addresses that takes one."""
-    try:
-        addresses = parse_addresses(bootstrap_server)
-    except argparse.ArgumentTypeError as error:
-        raise UsageError(f"--bootstrap-server: {error}") from None
     failures = []
-    for host, port in addresses:
+    for host, port in parse_addresses(bootstrap_server):
         try:
             return Connection(host, port, client_id="barnabas-cli")
         except ConnectError as error:
             failures.append(str(error))
-    reasons = "; ".join(failures) or "--bootstrap-server names no address"
-    raise CommandError(f"{reasons} (`barnabas start` starts a node)")
+    raise CommandError(f"{'; '.join(failures)} ({how_to_start(bootstrap_server)})")
+
+
+def how_to_start(bootstrap_server: str) -> str:
+    """What to do where nobody answers: the command that starts a node there, if there is here."""
+    if bootstrap_server == DEFAULT_BOOTSTRAP_SERVER:
+        return "`barnabas start` starts a node"
+    (host, _), *others = parse_addresses(bootstrap_server)
+    if host in LOOPBACK_HOSTS and not others:
+        return f"`barnabas start --listen {bootstrap_server}` starts a node there"
+    return "is a node running there? --bootstrap-server says where to look"
+
+
+def fetch_topics(connection: Connection, names: Sequence[str] | None) -> list[Topic]:
+    """Metadata of the named topics, or of all; never creates one."""
+    request = m.MetadataRequest
+    wanted = None if names is None else [request.MetadataRequestTopic(name=name) for name in names]
+    response: m.MetadataResponse = connection.send(request(topics=wanted, allow_auto_topic_creation=False))
+    return sorted(response.topics, key=lambda topic: topic.name or "")
+
+
+def partition_count(bootstrap_server: str, name: str) -> int:
+    """How many partitions a topic has."""
+    try:
+        with connect(bootstrap_server) as connection:
+            (topic,) = fetch_topics(connection, [name])
+    except WireError as error:
+        raise CommandError(str(error)) from error
+    if topic.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION:
+        raise UnknownTopicError(topic_error_text(topic))
+    if topic.error_code != Error.NONE:
+        raise CommandError(topic_error_text(topic))
+    return len(topic.partitions)
+
+
+def require_partitions(topic: str, count: int, wanted: Iterable[int]) -> None:
+    """Refuses the lowest number that no partition of the topic has."""
+    absent = [partition for partition in sorted(wanted) if partition >= count]
+    if absent:
+        there = "1 partition (0)" if count == 1 else f"{count} partitions (0 … {count - 1})"
+        raise CommandError(f"topic {topic!r} has {there}, and no partition {absent[0]}")
+
+
+def topic_error_text(topic: Topic) -> str:
+    """What is wrong with a topic that was asked for by name, and what to do about it."""
+    if topic.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION:
+        return f"topic {topic.name!r} does not exist (`barnabas topic list` lists topics, `create` creates one)"
+    if topic.error_code == Error.INVALID_TOPIC_EXCEPTION:
+        return (
+            f"{topic.name!r} cannot be a topic's name: it takes letters, digits, '.', '_' and '-', at most 249 of them"
+        )
+    return f"topic {topic.name!r}: {error_text(topic.error_code, None)}"
 
 
 def error_text(code: int, message: str | None) -> str:

@@ -19,13 +19,20 @@ from barnabas.cli import arguments
         ("[::1]", ("::1", 9092)),
         ("::1", ("::1", 9092)),
         (" host:1 ", ("host", 1)),
+        ("19092", ("127.0.0.1", 19092)),
+        ("0", ("127.0.0.1", 0)),
+        (":19092", ("127.0.0.1", 19092)),
+        ("PLAINTEXT://broker.example:19092", ("broker.example", 19092)),
+        ("plaintext://[::1]:9093", ("::1", 9093)),
     ],
 )
 def test_an_address_is_a_host_and_a_port(text: str, address: tuple[str, int]) -> None:
     assert arguments.parse_address(text) == address
 
 
-@pytest.mark.parametrize("text", ["", ":9092", "host:", "host:port", "host:65536", "host:-1", "[::1]:x"])
+@pytest.mark.parametrize(
+    "text", ["", ":", "host:", "host:port", "host:65536", "host:-1", "[::1]:x", "65536", "SSL://h:1"]
+)
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         arguments.parse_address(text)
@@ -33,6 +40,14 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 
 def test_several_addresses_are_separated_by_commas() -> None:
     assert arguments.parse_addresses("a:1, b:2,") == [("a", 1), ("b", 2)]
+
+
+def test_a_bootstrap_server_is_written_out_for_every_client_to_read() -> None:
+    assert arguments.parse_bootstrap_server("19092, localhost,PLAINTEXT://[::1]:1,") == (
+        "127.0.0.1:19092,localhost:9092,[::1]:1"
+    )
+    with pytest.raises(argparse.ArgumentTypeError, match="names no address"):
+        arguments.parse_bootstrap_server(" , ")
 
 
 def test_a_pair_splits_at_its_first_equals_sign() -> None:

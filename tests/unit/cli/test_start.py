@@ -76,6 +76,28 @@ def test_folder_and_address_come_from_the_command_line() -> None:
     assert config.num_partitions == 3
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("19092", "PLAINTEXT://127.0.0.1:19092"),
+        ("0", "PLAINTEXT://127.0.0.1:0"),
+        ("localhost", "PLAINTEXT://localhost:9092"),
+        ("PLAINTEXT://127.0.0.1:19092", "PLAINTEXT://127.0.0.1:19092"),
+    ],
+)
+def test_what_an_address_leaves_out_is_this_machine_and_the_usual_port(typed: str, meant: str) -> None:
+    assert addresses(configured("--listen", typed).listeners) == [meant]
+
+
+def test_a_port_after_nothing_but_a_colon_is_answered_with_what_to_type(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main.main(["start", "--listen", ":19092"])
+    assert end.value.code == 2
+    shown = capsys.readouterr().err
+    assert "type 127.0.0.1:19092 for this machine only, 0.0.0.0:19092 for every interface" in shown
+    assert shown.count("\n") == 1
+
+
 def test_a_file_says_it_all(properties: str) -> None:
     config = configured("--config", properties)
     assert (config.node_id, config.num_partitions, config.log_dirs) == (7, 5, ("/from/the/file",))
@@ -98,13 +120,23 @@ def test_the_last_of_several_settings_of_one_name_counts() -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["--listen", "0.0.0.0:9092"], "advertised.listeners=PLAINTEXT://"),
+        (["--listen", "0.0.0.0:19092"], "; add advertised.listeners=PLAINTEXT://"),
+        (["--listen", "0.0.0.0:19092"], "--set advertised.listeners=PLAINTEXT://HOST:19092\n"),
+        (["--set", "listeners=PLAINTEXT://0.0.0.0:9092"], "--set advertised.listeners=PLAINTEXT://HOST:9092\n"),
         (["--set", "listeners=SSL://127.0.0.1:9093", "--set", "inter.broker.listener.name=SSL"], "needs SSL"),
         (["--set", "listeners=SSL://127.0.0.1:9093"], "needs SSL: security is not available yet"),
         (["--set", "num.partitions=many"], "num.partitions"),
         (["--config", "/no/such/file.properties"], "cannot read /no/such/file.properties: No such file or directory"),
     ],
-    ids=["every interface", "security", "nothing but security", "a value", "a file"],
+    ids=[
+        "every interface",
+        "in the command line's form",
+        "of a setting",
+        "security",
+        "nothing but security",
+        "a value",
+        "a file",
+    ],
 )
 def test_what_cannot_be_served_is_refused_in_one_line(
     words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]

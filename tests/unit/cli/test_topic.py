@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from barnabas.cli import main, topic
-from barnabas.cli.wire import error_text
+from barnabas.cli.errors import CommandError
+from barnabas.cli.wire import error_text, how_to_start, require_partitions, topic_error_text
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 from barnabas.protocol.uuids import METADATA_TOPIC_ID
 
+if TYPE_CHECKING:
+    from barnabas.cli.wire import Topic
+
 Partition = m.MetadataResponse.MetadataResponsePartition
 
 
-def orders() -> topic.Topic:
+def orders() -> Topic:
     return m.MetadataResponse.MetadataResponseTopic(
         name="orders",
         topic_id=METADATA_TOPIC_ID,
@@ -61,6 +67,41 @@ def test_an_error_is_shown_with_its_name_and_the_brokers_words(code: int, messag
 def test_a_mistyped_action_is_answered_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["topic", "descibe"]) == 2
     assert "did you mean 'describe'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (Error.UNKNOWN_TOPIC_OR_PARTITION, "topic 'orders' does not exist (`barnabas topic list` lists topics"),
+        (Error.INVALID_TOPIC_EXCEPTION, "'orders' cannot be a topic's name"),
+        (Error.TOPIC_AUTHORIZATION_FAILED, "topic 'orders': TOPIC_AUTHORIZATION_FAILED"),
+    ],
+)
+def test_what_is_wrong_with_a_topic_is_said_in_words(code: Error, text: str) -> None:
+    found = orders()
+    found.error_code = code
+    assert topic_error_text(found).startswith(text)
+
+
+@pytest.mark.parametrize(("count", "there"), [(1, "1 partition (0)"), (3, "3 partitions (0 … 2)")])
+def test_a_partition_that_a_topic_does_not_have_is_answered_with_those_it_has(count: int, there: str) -> None:
+    require_partitions("orders", count, range(count))
+    with pytest.raises(CommandError) as refusal:
+        require_partitions("orders", count, [99, 0, count])
+    assert str(refusal.value) == f"topic 'orders' has {there}, and no partition {count}"
+
+
+@pytest.mark.parametrize(
+    ("address", "advice"),
+    [
+        ("127.0.0.1:9092", "`barnabas start` starts a node"),
+        ("localhost:1", "`barnabas start --listen localhost:1` starts a node there"),
+        ("broker.example:9092", "is a node running there? --bootstrap-server says where to look"),
+        ("127.0.0.1:1,127.0.0.1:2", "is a node running there? --bootstrap-server says where to look"),
+    ],
+)
+def test_where_nobody_answers_the_command_that_helps_is_named(address: str, advice: str) -> None:
+    assert how_to_start(address) == advice
 
 
 def test_every_action_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
