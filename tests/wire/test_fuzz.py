@@ -1,7 +1,8 @@
 """Frames that nobody should send: random bytes, and real requests with a few bytes changed.
 
 The broker may answer or close that connection. It must not fall, leak, stall or print a stack trace, and what other
-clients have stored must stay as it is. Every frame follows from the seed.
+clients have stored must stay as it is. Every frame follows from the seed, but for the topic's id: names and times are
+the same in every run. Apache Kafka runs out of heap somewhere in the thousands, and so it gets the first few only.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from tests.peers import PeerKind
 
 SEED = 20_240_601
-FRAMES_SHORT, FRAMES_FULL = 10_000, 100_000
+NAME = "fuzz"
+CREATED_MS = 1_700_000_000_000
+FRAMES_SHORT, FRAMES_FULL, FRAMES_FOR_KAFKA = 10_000, 100_000, 1_000
 GROWTH_MAX_BYTES = 20_000_000
 ANSWER_TIMEOUT_S = 0.5
 BYTE_BY_BYTE_SHARE = 0.02
@@ -39,8 +42,9 @@ API_VERSIONS = m.ApiVersionsRequest(client_software_name="test", client_software
 
 def captures(victim: Topic) -> list[bytes]:
     """A real request of every API and version, without its length; topics may come and go, but not the witness."""
+    content = batch([b"x" * 50], timestamp_ms=CREATED_MS)
     return [
-        request_frame(REQUESTS[api](Context(victim, "fuzzed", version, batch([b"x" * 50]))), version)[4:]
+        request_frame(REQUESTS[api](Context(victim, "fuzzed", version, content)), version)[4:]
         for api, version in every_version()
     ]
 
@@ -110,15 +114,16 @@ def make_every_request_once(port: int, victim: Topic) -> None:
 
 @pytest.mark.timeout(900)
 def test_mutated_and_random_frames_harm_nobody_else(
-    make_node: MakeNode, is_chaos_full: bool, peer_kind: PeerKind, topic: str
+    make_node: MakeNode, is_chaos_full: bool, peer_kind: PeerKind
 ) -> None:
     node: Any = make_node({})
-    witness, victim = _topics(node, topic)
+    witness, victim = _topics(node)
     make_every_request_once(node.port, victim)
     before_bytes = resident_bytes(node.pid)
     chance = random.Random(SEED)
+    count = FRAMES_FULL if is_chaos_full else FRAMES_SHORT
     connection: Connection | None = None
-    for data in frames(chance, captures(victim), FRAMES_FULL if is_chaos_full else FRAMES_SHORT):
+    for data in frames(chance, captures(victim), FRAMES_FOR_KAFKA if peer_kind == "kafka" else count):
         if connection is None:
             connection = Connection(node.port, ANSWER_TIMEOUT_S)
         if not is_survived(connection, in_pieces(chance, data)):
@@ -138,19 +143,19 @@ def test_mutated_and_random_frames_harm_nobody_else(
         assert "Traceback" not in node.log_text()
 
 
-def _topics(node: Peer, topic: str) -> tuple[Topic, Topic]:
+def _topics(node: Peer) -> tuple[Topic, Topic]:
     with Connection(node.port) as connection:
-        witness = create_topic(connection, f"{topic}-witness")
-        victim = create_topic(connection, f"{topic}-victim")
+        witness = create_topic(connection, f"{NAME}-witness")
+        victim = create_topic(connection, f"{NAME}-victim")
         assert produce(connection, witness, batch([b"before"])).error_code == Error.NONE
     return witness, victim
 
 
-def test_a_flood_of_half_requests_holds_little_memory(make_node: MakeNode, topic: str, peer_kind: PeerKind) -> None:
+def test_a_flood_of_half_requests_holds_little_memory(make_node: MakeNode, peer_kind: PeerKind) -> None:
     """Clients claim a request of 100 MB each and send a few bytes of it. Kafka sets the memory aside, so that the
     hundred which Barnabas stands would be too many for it."""
     node = make_node({})
-    _topics(node, topic)
+    _topics(node)
     before_bytes = resident_bytes(node.pid)
     head = (100_000_000).to_bytes(4) + ApiKey.PRODUCE.to_bytes(2) + APIS[ApiKey.PRODUCE].max_version.to_bytes(2)
     claiming = [Connection(node.port) for _ in range(100 if peer_kind == "barnabas" else 3)]

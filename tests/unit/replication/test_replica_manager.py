@@ -1,0 +1,389 @@
+"""Hosted partitions follow the cluster's metadata: made, led, grown, configured, deleted; and a bad disk costs one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from barnabas.log.checkpoints import RECOVERY_POINTS
+from barnabas.metadata.image import ConfigResource, ResourceType, TopicImage
+from barnabas.protocol.errors import Error, KafkaError
+from barnabas.protocol.uuids import Uuid
+from barnabas.replication.replica_manager import CREATED_PER_STEP
+from barnabas.testing.clock import ManualClock
+from tests.unit.broker.api.stand_ins import NODE_ID, a_partition, a_topic, topic_id
+from tests.unit.log.logs import batch, read_records, stored_header
+
+from .hosting import CLUSTER_DEFAULT, Hosting
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from barnabas.metadata.image import PartitionImage
+    from barnabas.replication.hosted import HostedPartition
+    from barnabas.replication.replica_manager import ReplicaManager
+
+ANOTHER_NODE = 2
+ACKS_LEADER = 1
+
+
+def led_by(leader: int, epoch: int, replicas: tuple[int, ...] = (NODE_ID, ANOTHER_NODE)) -> PartitionImage:
+    return a_partition(leader, replicas)._replace(leader_epoch=epoch, partition_epoch=epoch)
+
+
+def topic_of(name: str, *partitions: PartitionImage) -> TopicImage:
+    return TopicImage(name, topic_id(name), partitions)
+
+
+def append(hosted: HostedPartition, *values: bytes) -> None:
+    hosted.append(batch(*values), ACKS_LEADER)
+
+
+def values_in(hosted: HostedPartition) -> list[bytes | None]:
+    return [record.value for record in read_records(hosted.log)]
+
+
+def refusal(find: Any, *arguments: Any) -> Error:
+    with pytest.raises(KafkaError) as refused:
+        find(*arguments)
+    return refused.value.error
+
+
+def test_a_new_topic_is_found_by_name_and_id_and_led_at_once(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        hosting = Hosting(tmp_path, ManualClock())
+        await hosting.follow(a_topic("t", partitions=2))
+        replicas = hosting.replicas
+        hosted = replicas.find_by_name(b"t", 1)
+        assert hosted is replicas.find_by_id(topic_id("t"), 1)
+        assert hosted is not replicas.find_by_name(b"t", 0)
+        assert hosted.log.topic_id == topic_id("t")
+        assert (hosted.state.is_leader, hosted.state.leader_epoch) == (True, 3)
+        append(hosted, b"a", b"b")
+        assert hosted.state.high_watermark.offset == 2
+        assert stored_header(hosted.log, 0).partition_leader_epoch == 3
+        assert hosting.folders() == ["t-0", "t-1"]
+        assert len(replicas) == len(list(replicas)) == 2
+        hosting.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_new_leader_epoch_begins_where_the_log_ends(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        hosting = Hosting(tmp_path, ManualClock())
+        await hosting.follow(topic_of("t", led_by(NODE_ID, 3, (NODE_ID,))))
+        hosted = hosting.replicas.find_by_name(b"t", 0)
+        append(hosted, b"a", b"b")
+        await hosting.follow(topic_of("t", led_by(NODE_ID, 6, (NODE_ID,))))
+        append(hosted, b"c")
+        assert hosted.log.end_offset_for_epoch(3) == (3, 2)
+        assert hosted.log.end_offset_for_epoch(6) == (6, 3)
+        assert stored_header(hosted.log, 2).partition_leader_epoch == 6
+        hosting.stop()
+
+    asyncio.run(scenario())
+
+
+def test_who_waits_for_a_partition_hears_of_its_new_leader_and_writes_are_refused(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        hosting = Hosting(tmp_path, ManualClock())
+        await hosting.follow(topic_of("t", led_by(NODE_ID, 0)), a_topic("other"))
+        hosted, other = (hosting.replicas.find_by_name(name, 0) for name in (b"t", b"other"))
+        waiting, undisturbed = hosting.watch(hosted), hosting.watch(other)
+        await hosting.follow(topic_of("t", led_by(ANOTHER_NODE, 1)), a_topic("other"))
+        await asyncio.wait_for(waiting.answered.wait(), 5)
+        assert not undisturbed.answered.is_set()
+        assert refusal(hosted.append, batch(b"late"), ACKS_LEADER) is Error.NOT_LEADER_OR_FOLLOWER
+        assert hosted.log.log_end_offset == 0
+        hosting.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_follower_that_comes_to_lead_goes_on_with_the_same_log(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        hosting = Hosting(tmp_path, ManualClock())
+        await hosting.follow(topic_of("t", led_by(ANOTHER_NODE, 0)))
+        hosted = hosting.replicas.find_by_name(b"t", 0)
+        hosted.log.append_at(batch(b"copied", leader_epoch=0))
+        await hosting.follow(topic_of("t", led_by(NODE_ID, 1)))
+        assert hosting.replicas.find_by_name(b"t", 0) is hosted
+        append(hosted, b"own")
+        assert values_in(hosted) == [b"copied", b"own"]
+        assert hosted.log.end_offset_for_epoch(0) == (0, 1)
+        hosting.stop()
+
+    asyncio.run(scenario())
+
+
+def test_an_image_of_other_things_leaves_a_partition_as_it_is(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        hosting = Hosting(tmp_path, ManualClock())
+        await hosting.follow(a_topic("t"))
+        hosted = hosting.replicas.find_by_name(b"t", 0)
+        waiting = hosting.watch(hosted)
+        await hosting.follow(a_topic("t"), a_topic("new"))
+        await asyncio.sleep(0)
+        assert hosting.replicas.find_by_name(b"t", 0) is hosted
+        assert not waiting.answered.is_set()
+        hosting.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_that_grows_keeps_its_partitions_and_gets_more(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        hosting = Hosting(tmp_path, ManualClock())
+        await hosting.follow(a_topic("t", partitions=2))
+        first = hosting.replicas.find_by_name(b"t", 0)
+        append(first, b"kept")
+        await hosting.follow(a_topic("t", partitions=CREATED_PER_STEP + 2))
+        assert hosting.replicas.find_by_name(b"t", 0) is first
+        assert values_in(first) == [b"kept"]
+        assert len(hosting.replicas) == len(hosting.folders()) == CREATED_PER_STEP + 2
+        assert all(hosted.state.is_leader for hosted in hosting.replicas)
+        hosting.stop()
+
+    asyncio.run(scenario())
+
+
+def test_partitions_without_a_replica_here_are_not_made(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        hosting = Hosting(tmp_path, ManualClock())
+        await hosting.follow(topic_of("t", a_partition(), led_by(ANOTHER_NODE, 0, (ANOTHER_NODE,))))
+        assert refusal(hosting.replicas.find_by_name, b"t", 1) is Error.NOT_LEADER_OR_FOLLOWER
+        assert hosting.folders() == ["t-0"]
+        hosting.stop()
+
+    asyncio.run(scenario())
+
+
+def test_what_is_not_in_the_metadata_is_unknown_by_name_and_by_id(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        hosting = Hosting(tmp_path, ManualClock())
+        find_by_name, find_by_id = hosting.replicas.find_by_name, hosting.replicas.find_by_id
+        assert refusal(find_by_name, b"t", 0) is Error.UNKNOWN_TOPIC_OR_PARTITION, "before the first image"
+        await hosting.follow(a_topic("t"))
+        assert refusal(find_by_name, b"ghost", 0) is Error.UNKNOWN_TOPIC_OR_PARTITION
+        assert refusal(find_by_name, b"\xff" * 1000, 0) is Error.UNKNOWN_TOPIC_OR_PARTITION
+        assert refusal(find_by_id, bytes(16), 0) is Error.UNKNOWN_TOPIC_ID
+        for index in (1, -1):
+            assert refusal(find_by_name, b"t", index) is Error.UNKNOWN_TOPIC_OR_PARTITION
+            assert refusal(find_by_id, topic_id("t"), index) is Error.UNKNOWN_TOPIC_OR_PARTITION
+        hosting.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_log_that_cannot_be_made_costs_its_partition_until_the_disk_is_well_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        hosting = Hosting(tmp_path, ManualClock())
+        hosting.disk.fail("make_folder", "/t-1")
+        await hosting.follow(a_topic("t", partitions=3))
+        replicas = hosting.replicas
+        append(replicas.find_by_name(b"t", 0), b"served")
+        append(replicas.find_by_name(b"t", 2), b"served")
+        for _ in range(3):
+            assert refusal(replicas.find_by_name, b"t", 1) is Error.KAFKA_STORAGE_ERROR
+            assert refusal(replicas.find_by_id, topic_id("t"), 1) is Error.KAFKA_STORAGE_ERROR
+            await replicas.retry_offline(hosting.config)
+        (line,) = [record.getMessage() for record in caplog.records]
+        assert line.startswith("t-1 is offline: its log cannot be made:")
+
+        hosting.disk.heal()
+        await replicas.retry_offline(hosting.config)
+        back = replicas.find_by_name(b"t", 1)
+        assert replicas.find_by_id(topic_id("t"), 1) is back
+        assert (back.state.is_leader, back.state.leader_epoch) == (True, 3)
+        append(back, b"served again")
+        assert values_in(back) == [b"served again"]
+        hosting.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("operation", ["make_folder", "open"])
+def test_a_topic_of_which_no_log_could_be_made_comes_back_as_a_whole(tmp_path: Path, operation: str) -> None:
+    async def scenario() -> None:
+        hosting = Hosting(tmp_path, ManualClock())
+        hosting.disk.fail(operation, "/t-")
+        await hosting.follow(a_topic("t", partitions=2))
+        assert len(hosting.replicas) == 0
+        assert hosting.folders() == [], "nothing half-made stays in the way"
+        hosting.disk.heal()
+        await hosting.replicas.retry_offline(hosting.config)
+        assert [hosting.replicas.find_by_name(b"t", index).index for index in (0, 1)] == [0, 1]
+        assert [hosting.replicas.find_by_id(topic_id("t"), index).index for index in (0, 1)] == [0, 1]
+        hosting.stop()
+
+    asyncio.run(scenario())
+
+
+def test_an_offline_partition_follows_the_newest_metadata_when_it_is_back(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        hosting = Hosting(tmp_path, ManualClock())
+        hosting.disk.fail("make_folder", "/t-0")
+        await hosting.follow(topic_of("t", led_by(NODE_ID, 0)))
+        retention = {ConfigResource(ResourceType.TOPIC, "t"): {"retention.ms": "1234"}}
+        await hosting.follow(topic_of("t", led_by(NODE_ID, 5)), configs=retention)
+        hosting.disk.heal()
+        await hosting.replicas.retry_offline(hosting.config)
+        hosted = hosting.replicas.find_by_name(b"t", 0)
+        assert (hosted.state.leader_epoch, hosted.log.config.retention_ms) == (5, 1234)
+        hosting.stop()
+
+    asyncio.run(scenario())
+
+
+def test_an_offline_partition_of_a_deleted_topic_is_not_tried_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        hosting = Hosting(tmp_path, ManualClock())
+        hosting.disk.fail("make_folder", "/t-")
+        await hosting.follow(a_topic("t", partitions=2))
+        await hosting.follow()
+        hosting.disk.heal()
+        await hosting.replicas.retry_offline(hosting.config)
+        assert hosting.folders() == []
+        assert refusal(hosting.replicas.find_by_name, b"t", 0) is Error.UNKNOWN_TOPIC_OR_PARTITION
+        hosting.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_deleted_topic_is_gone_at_once_and_its_files_later(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        hosting = Hosting(tmp_path, clock)
+        await hosting.follow(a_topic("t"), a_topic("kept"))
+        hosted = hosting.replicas.find_by_name(b"t", 0)
+        append(hosted, b"a")
+        waiting = hosting.watch(hosted)
+
+        await hosting.follow(a_topic("kept"))
+
+        await asyncio.wait_for(waiting.answered.wait(), 5)
+        assert refusal(hosting.replicas.find_by_name, b"t", 0) is Error.UNKNOWN_TOPIC_OR_PARTITION
+        assert refusal(hosting.replicas.find_by_id, topic_id("t"), 0) is Error.UNKNOWN_TOPIC_ID
+        assert refusal(hosted.append, batch(b"late"), ACKS_LEADER) is Error.NOT_LEADER_OR_FOLLOWER
+        assert (hosted.is_removed, hosted.log.is_gone) == (True, True)
+        kept, doomed = hosting.folders()
+        assert (kept, doomed.startswith("t-0."), doomed.endswith("-delete")) == ("kept-0", True, True)
+        await hosting.store.checkpoint_recovery_points()
+        assert [name.topic for name in hosting.offsets_in(RECOVERY_POINTS)] == ["kept"]
+
+        clock.advance_ms(hosted.log.config.file_delete_delay_ms - 1)
+        await hosting.store.remove_discarded(clock.now_ms())
+        assert hosting.folders() == [kept, doomed]
+        clock.advance_ms(1)
+        await hosting.store.remove_discarded(clock.now_ms())
+        assert hosting.folders() == [kept]
+        hosting.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_deleted_and_made_again_in_one_image_is_another_topic(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        hosting = Hosting(tmp_path, ManualClock())
+        await hosting.follow(a_topic("t"))
+        old = hosting.replicas.find_by_name(b"t", 0)
+        append(old, b"old")
+        again = TopicImage("t", Uuid(b"the second t...."), (a_partition(),))
+        await hosting.follow(again)
+        new = hosting.replicas.find_by_name(b"t", 0)
+        assert new is hosting.replicas.find_by_id(again.topic_id, 0)
+        assert (new.log.topic_id, new.log.log_end_offset) == (again.topic_id, 0)
+        assert refusal(hosting.replicas.find_by_id, topic_id("t"), 0) is Error.UNKNOWN_TOPIC_ID
+        assert old.is_removed
+        append(new, b"new")
+        assert values_in(new) == [b"new"]
+        hosting.stop()
+
+    asyncio.run(scenario())
+
+
+def test_the_generation_moves_whenever_a_look_up_may_end_otherwise_and_not_without_cause(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        hosting = Hosting(tmp_path, ManualClock())
+        replicas = hosting.replicas
+        seen = [replicas.generation]
+
+        def has_moved(replicas: ReplicaManager) -> bool:
+            seen.append(replicas.generation)
+            return seen[-1] > seen[-2]
+
+        await replicas.retry_offline(hosting.config)
+        assert not has_moved(replicas), "no image yet"
+        await hosting.follow(topic_of("t", led_by(NODE_ID, 0)))
+        assert has_moved(replicas), "a topic is there"
+        await replicas.retry_offline(hosting.config)
+        assert not has_moved(replicas), "nothing is offline"
+        await hosting.follow(topic_of("t", led_by(ANOTHER_NODE, 1)))
+        assert has_moved(replicas), "another leads it"
+        hosting.disk.fail("make_folder", "/sick-0")
+        await hosting.follow(topic_of("t", led_by(ANOTHER_NODE, 1)), a_topic("sick"))
+        assert has_moved(replicas), "one more topic, offline"
+        hosting.disk.heal()
+        await replicas.retry_offline(hosting.config)
+        assert has_moved(replicas), "it is back"
+        await hosting.follow()
+        assert has_moved(replicas), "all are deleted"
+        hosting.stop()
+
+    asyncio.run(scenario())
+
+
+def test_settings_of_a_topic_reach_its_logs_and_those_of_the_broker_reach_all(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        hosting = Hosting(tmp_path, ManualClock())
+        topics = a_topic("own", partitions=2), a_topic("plain")
+        own: dict[ConfigResource, dict[str, str]] = {ConfigResource(ResourceType.TOPIC, "own"): {"retention.ms": "1"}}
+        await hosting.follow(*topics, configs=own)
+
+        def retentions() -> list[int]:
+            find = hosting.replicas.find_by_name
+            return [
+                find(name, index).log.config.retention_ms for name, index in ((b"own", 0), (b"own", 1), (b"plain", 0))
+            ]
+
+        assert retentions() == [1, 1, 604_800_000]
+        await hosting.follow(*topics, configs={**own, CLUSTER_DEFAULT: {"log.retention.ms": "2"}})
+        assert retentions() == [1, 1, 2]
+        await hosting.follow(*topics, configs={CLUSTER_DEFAULT: {"log.retention.ms": "2"}})
+        assert retentions() == [2, 2, 2]
+        await hosting.follow(*topics)
+        assert retentions() == [604_800_000] * 3
+        hosting.stop()
+
+    asyncio.run(scenario())
+
+
+def test_after_a_restart_a_partition_goes_on_with_its_log_and_its_high_watermark(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        before = Hosting(tmp_path, clock)
+        before.open()
+        replicated = topic_of("t", led_by(NODE_ID, 0))
+        await before.follow(replicated)
+        hosted = before.replicas.find_by_name(b"t", 0)
+        for value in (b"a", b"b", b"c"):
+            append(hosted, value)
+        copied = hosted.log.position_of(2)
+        hosted.state.follower_fetched(hosted.state.replicas[1], copied)
+        before.stop()
+
+        after = Hosting(tmp_path, clock)
+        assert after.open() == 7
+        await after.follow(replicated, configs={ConfigResource(ResourceType.TOPIC, "t"): {"retention.ms": "1234"}})
+        again = after.replicas.find_by_name(b"t", 0)
+        assert values_in(again) == [b"a", b"b", b"c"]
+        assert again.state.high_watermark == copied, "the follower has not said yet that it has more"
+        assert again.log.config.retention_ms == 1234
+        after.stop()
+
+    asyncio.run(scenario())
