@@ -33,7 +33,12 @@ def is_alive(pid: int) -> bool:
 def _tree(pid: int) -> Iterator[int]:
     yield pid
     for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
+        try:
+            children = (task / "children").read_text().split()
+        except FileNotFoundError:
+            # The thread has ended meanwhile, and its children have passed to another.
+            continue
+        for child in children:
             yield from _tree(int(child))
 
 

@@ -37,6 +37,8 @@ def run(load: ConsumeLoad) -> dict[str, float]:
             "auto.offset.reset": "error",
             # The fetch that finds the end of the log is parked, and the next pass cannot begin before it returns.
             "fetch.wait.max.ms": 5,
+            # A full queue makes librdkafka wait for a second before it fetches again, and that would be all we see.
+            "fetch.queue.backoff.ms": 1,
             "log_level": 2,
         }
     )

@@ -1,31 +1,28 @@
-"""Produce with librdkafka as fast as the broker takes it.
+"""Produce with librdkafka as fast as client and broker can together.
 
-`produce_batch` hands over a chunk of records per call, as one Python call per record would make the client the
-bottleneck. A chunk goes to one partition and the next to the next: with few partitions chunks fill up to librdkafka's
-usual batches of 1 MB, with a thousand each becomes a batch, and so a request, of its own.
+There are as many producers as the machine has processors, each in a thread of its own. With fewer, the broker idles
+most of the time behind the client, and all brokers look the same; so, a broker that leaves more of the machine to its
+clients lets them send more. A chunk goes to one partition and the next to the next: with few partitions chunks fill
+up to librdkafka's usual batches of 1 MB, with a thousand each becomes a batch, and so a request, of its own.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
-
-from confluent_kafka import KafkaError, Message, Producer
 
 from bench.loads import payload
+from bench.loads.librdkafka import Chunk, Producer
 from bench.loads.meter import Meter
 
 CHUNK_RECORDS = 500
 DISTINCT_BYTES = 2 * 1024 * 1024
 """Twice the largest batch: a codec finds no record of a batch again in it."""
-QUEUE_RECORDS_MAX = 1_000_000
+QUEUE_RECORDS_MAX = 200_000
+QUEUE_KBYTES_MAX = 200_000
 FLUSH_SECONDS_MAX = 60.0
-POLL_SECONDS = 0.005
-
-
-class DeliveryError(RuntimeError):
-    """The broker did not take every record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,58 +44,58 @@ class ProduceLoad:
 
 
 def run(load: ProduceLoad) -> dict[str, float]:
-    failures: list[str] = []
-    producer = _producer(load, failures)
-    sources = zip(itertools.cycle(_chunks(load.record_bytes)), itertools.cycle(range(load.partitions)))
-    # A chunk to every partition before the clock starts: connections, metadata and the broker's files are there then.
-    for chunk, partition in itertools.islice(sources, load.partitions):
-        _hand_over(producer, load.topic, chunk, partition)
-    left = producer.flush(FLUSH_SECONDS_MAX)
-
-    meter = Meter(load.broker_pid)
-    records = 0
-    while records < load.records_max and meter.elapsed_seconds() < load.seconds and not failures:
-        chunk, partition = next(sources)
-        records += _hand_over(producer, load.topic, chunk, partition)
-    left += producer.flush(FLUSH_SECONDS_MAX)
-    figures = meter.figures(records)
-    if left or failures:
-        raise DeliveryError(f"{left} records of {load.topic} not acknowledged; first error: {failures[:1]}")
-    return figures | {"records_total": records + CHUNK_RECORDS * load.partitions}
+    chunks = _chunks(load.record_bytes)
+    count = os.cpu_count() or 1
+    senders = [_Sender(load, chunks, number, count) for number in range(count)]
+    with ThreadPoolExecutor(count) as pool:
+        opening = sum(pool.map(_Sender.open, senders))
+        meter = Meter(load.broker_pid)
+        sent = sum(pool.map(lambda sender: sender.send(meter), senders))
+        figures = meter.figures(sent)
+    for sender in senders:
+        sender.producer.close()
+    return figures | {"records_total": sent + opening}
 
 
-def _chunks(record_bytes: int) -> list[list[dict[str, Any]]]:
+class _Sender:
+    """One of some producers, with its own order of partitions and chunks."""
+
+    def __init__(self, load: ProduceLoad, chunks: list[Chunk], number: int, count: int) -> None:
+        self.producer = Producer(
+            {
+                "bootstrap.servers": load.bootstrap,
+                "acks": load.acks,
+                "compression.type": load.codec,
+                "queue.buffering.max.messages": str(QUEUE_RECORDS_MAX),
+                "queue.buffering.max.kbytes": str(QUEUE_KBYTES_MAX),
+            },
+            load.topic,
+        )
+        self._seconds = load.seconds
+        self._records_max = load.records_max // count
+        self._first = [*range(number, load.partitions, count)] or [number % load.partitions]
+        self._chunks = itertools.cycle(chunks)
+        self._partitions = itertools.islice(itertools.cycle(range(load.partitions)), self._first[0], None)
+
+    def open(self) -> int:
+        """A chunk to each of its share of the partitions before the clock starts: connections, metadata and the
+        broker's files are there then. How many records that were."""
+        for partition in self._first:
+            self.producer.produce(next(self._chunks), partition)
+        self.producer.flush(FLUSH_SECONDS_MAX)
+        return CHUNK_RECORDS * len(self._first)
+
+    def send(self, meter: Meter) -> int:
+        records = 0
+        while records < self._records_max and meter.elapsed_seconds() < self._seconds:
+            self.producer.produce(next(self._chunks), next(self._partitions))
+            records += CHUNK_RECORDS
+        self.producer.flush(FLUSH_SECONDS_MAX)
+        return records
+
+
+def _chunks(record_bytes: int) -> list[Chunk]:
     # An odd number, so that no partition out of an even number of them always gets the same chunk.
     count = DISTINCT_BYTES // (CHUNK_RECORDS * record_bytes) | 1
     values = payload.values(CHUNK_RECORDS * count, record_bytes)
-    return [[{"value": value} for value in values[at::count]] for at in range(count)]
-
-
-def _producer(load: ProduceLoad, failures: list[str]) -> Producer:
-    def on_delivery(error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            failures.append(f"{message.topic()}-{message.partition()}: {error}")
-
-    return Producer(
-        {
-            "bootstrap.servers": load.bootstrap,
-            "acks": load.acks,
-            "compression.type": load.codec,
-            "queue.buffering.max.messages": QUEUE_RECORDS_MAX,
-            "delivery.report.only.error": True,
-            "on_delivery": on_delivery,
-            "log_level": 2,
-        }
-    )
-
-
-def _hand_over(producer: Producer, topic: str, chunk: list[dict[str, Any]], partition: int) -> int:
-    """Hands a whole chunk over, waiting while librdkafka's queue is full; returns how many records that were.
-
-    Records that did not fit come back marked with an `_error`: the mark is taken off and they are offered again.
-    """
-    left = chunk
-    while producer.produce_batch(topic, left, partition=partition) < len(left):
-        left = [record for record in left if record.pop("_error", None) is not None]
-        producer.poll(POLL_SECONDS)
-    return len(chunk)
+    return [Chunk(values[at::count]) for at in range(count)]

@@ -1,0 +1,45 @@
+"""The benchmark's own clients send and read what they say they do."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from bench.loads import consume, produce
+from bench.loads.consume import ConsumeLoad
+from bench.loads.librdkafka import Chunk, LibrdkafkaError, Producer
+from bench.loads.produce import CHUNK_RECORDS, ProduceLoad
+from bench.topics import fresh_topic
+
+if TYPE_CHECKING:
+    from tests.peers import Peer
+
+
+@pytest.mark.parametrize(("codec", "partitions"), [("none", 1), ("lz4", 4), ("zstd", 7)])
+def test_a_produce_load_leaves_as_many_records_as_it_counts(node: Peer, codec: str, partitions: int) -> None:
+    wanted = 20 * CHUNK_RECORDS
+    with fresh_topic(node.bootstrap, partitions) as topic:
+        load = ProduceLoad(
+            node.bootstrap, os.getpid(), topic.name, partitions, 100, "all", codec, seconds=60, records_max=wanted
+        )
+        figures = produce.run(load)
+        assert topic.record_count() == figures["records_total"] > figures["units"]
+        assert figures["units"] >= wanted
+        read = ConsumeLoad(node.bootstrap, os.getpid(), topic.name, partitions, topic.record_count(), seconds=0.01)
+        assert consume.run(read)["units"] == topic.record_count()
+
+
+def test_a_setting_that_librdkafka_does_not_know_is_named(node: Peer) -> None:
+    with pytest.raises(LibrdkafkaError, match=r"no\.such\.setting"):
+        Producer({"bootstrap.servers": node.bootstrap, "no.such.setting": "1"}, "t")
+
+
+def test_records_for_a_partition_that_is_not_there_are_refused(node: Peer) -> None:
+    with fresh_topic(node.bootstrap, 1) as topic:
+        producer = Producer({"bootstrap.servers": node.bootstrap}, topic.name)
+        producer.produce(Chunk([b"value"]), 0)
+        producer.flush(30)
+        with pytest.raises(LibrdkafkaError, match="1 of 1"):
+            producer.produce(Chunk([b"value"]), 5)
+        producer.close()
