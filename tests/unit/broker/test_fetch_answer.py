@@ -13,6 +13,7 @@ from barnabas.broker.api.fetch_answer import (
     INLINE_BYTES_MAX,
     PartitionRead,
     encode_answer,
+    encode_failure,
     encode_session_error,
     encode_without_records,
 )
@@ -104,6 +105,21 @@ def test_an_unknown_session_is_an_answer_without_topics(version: int) -> None:
     frame = encode_session_error(version, 42, Error.FETCH_SESSION_ID_NOT_FOUND)
     response = decode(frame, version)
     assert (response.error_code, response.session_id, response.responses) == (70, 0, [])
+
+
+@pytest.mark.parametrize(
+    ("version", "frame"),
+    [
+        (4, "00000001 00000000 00000001 0003 69736f 00000001 00000000 ffff" + "ff" * 16 + "00000000 00000000"),
+        (18, "00000001 00 00000000 ffff 00000000 01 00"),
+    ],
+)
+def test_a_request_that_failed_as_a_whole_gets_the_bytes_that_kafka_sends(version: int, frame: str) -> None:
+    request = m.FetchRequest
+    asked = request(topics=[request.FetchTopic(topic="iso", partitions=[request.FetchPartition(partition=0)])])
+    expected = bytes.fromhex(frame)
+    size = struct.pack(">i", len(expected))
+    assert encode_failure(version, 1, asked, Error.UNKNOWN_SERVER_ERROR) == size + expected
 
 
 @pytest.mark.parametrize("version", VERSIONS)

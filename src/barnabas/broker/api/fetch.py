@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from barnabas.broker.api.fetch_answer import (
     PartitionRead,
     encode_answer,
+    encode_failure,
     encode_session_error,
     encode_without_records,
 )
@@ -35,12 +36,17 @@ if TYPE_CHECKING:
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 CORRELATION_ID_END = 8
-READ_COMMITTED = 1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+ISOLATION_LEVELS = (READ_UNCOMMITTED, READ_COMMITTED)
+FULL_FETCH_EPOCHS = (0, -1)
+"""The session epochs of a fetch that names all it wants: the first of a session, and one outside of any."""
+UNKNOWN_PARTITION_ERRORS = (Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID)
 STANDING_BYTES_MAX = 2048
 
 _FRAME = Struct(">ii")
 
 TopicReads = list[tuple[bytes, list[PartitionRead]]]
+Entries = dict[tuple[bytes, int], "FetchEntry"]
 
 
 class FetchEntry:
@@ -233,36 +239,58 @@ def fetch(broker: Broker, connection: Connection, version: int, frame: memoryvie
         last.start(connection.correlation_id)
         return
     request, _ = codec.decode_prefix(m.FetchRequest, frame, version, body)
-    if request.session_id != 0:
+    if request.session_epoch not in FULL_FETCH_EPOCHS:
         connection.reply_bytes(
             encode_session_error(version, connection.correlation_id, Error.FETCH_SESSION_ID_NOT_FOUND)
         )
         return
+    known, unknown = look_up(broker, request, version)
+    if known and request.isolation_level not in ISOLATION_LEVELS:
+        connection.reply_bytes(encode_failure(version, connection.correlation_id, request, Error.UNKNOWN_SERVER_ERROR))
+        return
     may_keep = len(frame) - CORRELATION_ID_END <= STANDING_BYTES_MAX
     kept = bytes(frame[CORRELATION_ID_END:]) if may_keep else b""
-    new = StandingFetch(broker, connection, request, version, look_up(broker, request, version), kept)
+    new = StandingFetch(broker, connection, request, version, group_by_topic(known | unknown), kept)
     connection.last_fetch = new if may_keep else None
     new.start(connection.correlation_id)
 
 
-def look_up(broker: Broker, request: m.FetchRequest, version: int) -> list[tuple[bytes, list[FetchEntry]]]:
-    """The partitions of a request, by topic as the answer names it."""
+def look_up(broker: Broker, request: m.FetchRequest, version: int) -> tuple[Entries, Entries]:
+    """The partitions of a request: those of the cluster, and those that it does not have.
+
+    Of a partition that is named twice the last mention counts, in the place of the first.
+    """
     find = broker.replicas.find_by_id if version >= FIRST_VERSION_WITH_TOPIC_IDS else broker.replicas.find_by_name
-    topics = []
+    known: Entries = {}
+    unknown: Entries = {}
     for topic in request.topics:
         key = topic.topic_id if version >= FIRST_VERSION_WITH_TOPIC_IDS else topic.topic.encode()
-        entries = []
         for asked in topic.partitions:
             hosted, error = None, Error.NONE
+            entries = known
             try:
                 hosted = find(key, asked.partition)
             except KafkaError as refused:
                 error = refused.error
+                if error in UNKNOWN_PARTITION_ERRORS:
+                    entries = unknown
             entry = FetchEntry(asked.partition, hosted, error, asked.fetch_offset, asked.partition_max_bytes)
             entry.leader_epoch = asked.current_leader_epoch
             entry.last_fetched_epoch = asked.last_fetched_epoch
-            entries.append(entry)
-        topics.append((key, entries))
+            entries[key, asked.partition] = entry
+    return known, unknown
+
+
+def group_by_topic(entries: Entries) -> list[tuple[bytes, list[FetchEntry]]]:
+    """Neighbours of one topic come together. The order stays, for it is the one in which limits are used up."""
+    topics: list[tuple[bytes, list[FetchEntry]]] = []
+    last = None
+    for (topic, _), entry in entries.items():
+        if topic != last:
+            last, neighbours = topic, [entry]
+            topics.append((topic, neighbours))
+        else:
+            neighbours.append(entry)
     return topics
 
 
@@ -274,7 +302,9 @@ def readable_end(hosted: HostedPartition, is_committed: bool) -> LogPosition:  #
 def read_partition(entry: FetchEntry, is_committed: bool, max_bytes: int, is_first: bool) -> PartitionRead:
     hosted = entry.hosted
     if hosted is None:
-        return PartitionRead(entry.index, entry.error)
+        read = PartitionRead(entry.index, entry.error)
+        read.has_aborted_list = entry.error in UNKNOWN_PARTITION_ERRORS
+        return read
     state = hosted.state
     if not state.is_leader:
         return PartitionRead(entry.index, Error.NOT_LEADER_OR_FOLLOWER)

@@ -10,6 +10,9 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from barnabas.broker.connection import FilePart, release_parts
+from barnabas.broker.dispatch import frame_reply
+from barnabas.protocol import codec
+from barnabas.protocol import messages as m
 from barnabas.protocol.varint import write_uvarint
 
 if TYPE_CHECKING:
@@ -126,6 +129,30 @@ def encode_session_error(version: int, correlation_id: int, error: Error) -> byt
     body = (b"\0" if is_flexible else b"") + b"\0\0\0\0" + _I16.pack(error) + b"\0\0\0\0"
     body += b"\x01\0" if is_flexible else b"\0\0\0\0"
     return _FRAME.pack(4 + len(body), correlation_id) + body
+
+
+def encode_failure(version: int, correlation_id: int, request: m.FetchRequest, error: Error) -> bytes:
+    """The answer to a request that failed as a whole.
+
+    As long as topics go by name it says so of each partition too, as often as it was named: the oldest versions have
+    no other place for it.
+    """
+    response = m.FetchResponse(error_code=error, session_id=request.session_id)
+    if version < FIRST_VERSION_WITH_TOPIC_IDS:
+        response.responses = [
+            m.FetchResponse.FetchableTopicResponse(
+                topic=topic.topic,
+                partitions=[
+                    m.FetchResponse.PartitionData(
+                        partition_index=asked.partition, error_code=error, high_watermark=-1, records=b""
+                    )
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    header_tags = b"\0" if version >= FIRST_FLEXIBLE_VERSION else b""
+    return frame_reply(correlation_id, header_tags, codec.encode(response, version))
 
 
 def _write_classic(writer: PartsWriter, version: int, topics: list[tuple[bytes, list[PartitionRead]]]) -> None:

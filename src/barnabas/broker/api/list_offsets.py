@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.broker.api.fetch import READ_COMMITTED, readable_end
+from barnabas.broker.api.fetch import ISOLATION_LEVELS, READ_COMMITTED, readable_end
 from barnabas.broker.dispatch import handles
 from barnabas.log.timestamps import LAST_TIMESTAMP, learn
 from barnabas.protocol import messages as m
@@ -48,7 +48,6 @@ FIRST_VERSION_OF: Mapping[int, int] = {
 
 FIRST_VERSION_WITH_LEADER_EPOCH = 4
 CONSUMER = -1
-READ_UNCOMMITTED = 0
 
 
 class Place(NamedTuple):
@@ -64,31 +63,41 @@ NOWHERE = Place()
 
 @handles(ApiKey.LIST_OFFSETS, versions=(1, 11))
 async def list_offsets(broker: Broker, request: m.ListOffsetsRequest, caller: Caller) -> m.ListOffsetsResponse:
+    """An isolation level that does not exist fails every partition, as often as it is named."""
+    if request.isolation_level not in ISOLATION_LEVELS:
+        return m.ListOffsetsResponse(
+            topics=[refuse_topic(topic, Error.UNKNOWN_SERVER_ERROR) for topic in request.topics]
+        )
+    by_topic: dict[str, list[RequestPartition]] = {}
+    for topic in request.topics:
+        if topic.partitions:
+            by_topic.setdefault(topic.name, []).extend(topic.partitions)
     return m.ListOffsetsResponse(
-        topics=[await answer_topic(broker, topic, request, caller.api_version) for topic in request.topics]
+        topics=[
+            await answer_topic(broker, name, partitions, request, caller.api_version)
+            for name, partitions in by_topic.items()
+        ]
     )
 
 
 async def answer_topic(
-    broker: Broker, topic: RequestTopic, request: m.ListOffsetsRequest, version: int
+    broker: Broker, name: str, partitions: list[RequestPartition], request: m.ListOffsetsRequest, version: int
 ) -> m.ListOffsetsResponse.ListOffsetsTopicResponse:
     """A partition that is named twice is refused, once."""
-    name = topic.name.encode()
-    times_named = Counter(partition.partition_index for partition in topic.partitions)
+    topic = name.encode()
+    times_named = Counter(asked.partition_index for asked in partitions)
     answers = {
         asked.partition_index: refuse(asked, Error.INVALID_REQUEST)
         if times_named[asked.partition_index] > 1
-        else await answer_partition(broker, name, asked, request, version)
-        for asked in topic.partitions
+        else await answer_partition(broker, topic, asked, request, version)
+        for asked in partitions
     }
-    return m.ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=list(answers.values()))
+    return m.ListOffsetsResponse.ListOffsetsTopicResponse(name=name, partitions=list(answers.values()))
 
 
 async def answer_partition(
     broker: Broker, topic: bytes, asked: RequestPartition, request: m.ListOffsetsRequest, version: int
 ) -> PartitionAnswer:
-    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
-        return refuse(asked, Error.INVALID_REQUEST)
     if asked.timestamp < 0 and version < FIRST_VERSION_OF.get(asked.timestamp, version + 1):
         return refuse(asked, Error.UNSUPPORTED_VERSION)
     try:
@@ -104,6 +113,12 @@ async def answer_partition(
         timestamp=place.timestamp,
         offset=place.offset,
         leader_epoch=place.leader_epoch if version >= FIRST_VERSION_WITH_LEADER_EPOCH else NOWHERE.leader_epoch,
+    )
+
+
+def refuse_topic(topic: RequestTopic, error: Error) -> m.ListOffsetsResponse.ListOffsetsTopicResponse:
+    return m.ListOffsetsResponse.ListOffsetsTopicResponse(
+        name=topic.name, partitions=[refuse(asked, error) for asked in topic.partitions]
     )
 
 

@@ -161,7 +161,7 @@ def test_committed_and_uncommitted_readers_see_the_same_without_transactions(tmp
 
 
 def test_an_isolation_level_that_does_not_exist_is_refused(tmp_path: Path) -> None:
-    assert ask(tmp_path, (0, LATEST), isolation=2) == [(Error.INVALID_REQUEST, -1, -1, -1)]
+    assert ask(tmp_path, (0, LATEST), isolation=2) == [(Error.UNKNOWN_SERVER_ERROR, -1, -1, -1)]
 
 
 @pytest.mark.parametrize(
