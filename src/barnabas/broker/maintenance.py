@@ -1,7 +1,8 @@
 """What a node does on the side: retention, flushing, checkpoints, forgetting.
 
 Each chore is a coroutine that waits its interval and then visits the partitions, a few at a time so that requests
-go first. The event loop does only what is quick; fsync, unlink and checkpoint files go through threads.
+go first. The event loop does only what is quick; fsync, unlink and checkpoint files go through threads. What fails
+for one partition is logged when it begins to fail, is tried again, and keeps no other from its turn.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from barnabas.protocol.errors import KafkaError
+from barnabas.replication.failures import Failures
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from barnabas.broker.server import Broker
+    from barnabas.log.deletion import Deletion
     from barnabas.replication.hosted import HostedPartition
 
 logger = logging.getLogger("barnabas.maintenance")
@@ -34,6 +36,8 @@ class Maintenance:
         self._broker = broker
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
+        self._retention_failures = Failures("retention", logger)
+        self._release_failures = Failures("releasing idle files", logger)
 
     def start(self) -> None:
         broker = self._broker
@@ -96,16 +100,13 @@ class Maintenance:
                 yield hosted
 
     async def _apply_retention(self) -> None:
+        self._retention_failures.begin_round()
         async for hosted in self._partitions():
-            try:
+            with self._retention_failures.of(hosted):
                 count = hosted.log.apply_retention(hosted.state.high_watermark.offset)
-            except KafkaError as error:
-                logger.error("retention: %s", error.message)
-                continue
-            if count:
-                logger.info(
-                    "%s: retention removed %d segments, it starts at %d", hosted, count, hosted.log.log_start_offset
-                )
+                if count:
+                    start = hosted.log.log_start_offset
+                    logger.info("%s: retention removed %d segments, it starts at %d", hosted, count, start)
 
     def _flush_interval_ms(self) -> int:
         return min(FLUSH_LOOK_INTERVAL_MS, self._broker.config.log_flush_scheduler_interval_ms)
@@ -127,15 +128,22 @@ class Maintenance:
         now_ms = self._broker.clock.now_ms()
         async for hosted in self._partitions():
             for deletion in hosted.log.take_due_deletions():
-                await self._broker.run_in_thread(deletion.run, self._broker.disk)
+                await self._run_deletion(hosted, deletion)
         await self._broker.store.remove_discarded(now_ms)
 
+    async def _run_deletion(self, hosted: HostedPartition, deletion: Deletion) -> None:
+        try:
+            await self._broker.run_in_thread(deletion.run, self._broker.disk)
+        except OSError as error:
+            hosted.log.put_off(deletion)
+            if not deletion.has_failed:
+                logger.error("removal of old segments failed for %s, and is tried again: %s", hosted, error)
+
     async def _release_idle_files(self) -> None:
+        self._release_failures.begin_round()
         async for hosted in self._partitions():
-            try:
+            with self._release_failures.of(hosted):
                 hosted.log.release_if_idle()
-            except KafkaError as error:
-                logger.error("idle files: %s", error.message)
 
     async def _expire_producers(self) -> None:
         expiration_ms = self._broker.config.producer_id_expiration_ms

@@ -49,7 +49,7 @@ class OpenedPartitions(NamedTuple):
 class DataDir:
     """Used by one thread at a time. Writing checkpoints waits for the device, so that thread may be another one."""
 
-    __slots__ = ("_clock", "_disk", "_files", "_kept", "_lock_fd", "_random", "path")
+    __slots__ = ("_clock", "_disk", "_files", "_half_made", "_kept", "_lock_fd", "_random", "path")
 
     def __init__(self, path: str, lock_fd: int, *, disk: Disk, clock: Clock, files: FilePool, random: Random) -> None:
         self.path = path
@@ -60,6 +60,8 @@ class DataDir:
         self._random = random
         self._kept: dict[str, dict[TopicPartition, int]] = {}
         """For each checkpoint, its entries of partitions that could not be opened."""
+        self._half_made: set[str] = set()
+        """Folders of partitions that could neither be made nor cleared away again."""
 
     @classmethod
     def lock(cls, path: str, *, disk: Disk, clock: Clock, files: FilePool, random: Random) -> DataDir:
@@ -138,6 +140,9 @@ class DataDir:
     def create_partition(self, partition: TopicPartition, topic_id: Uuid, config: TopicConfig) -> PartitionLog:
         """Makes a new partition's folder and files, all of them or none."""
         folder = f"{self.path}/{partition_folder(*partition)}"
+        if folder in self._half_made:
+            remove_partition_folder(self._disk, folder)
+            self._half_made.remove(folder)
         if self._disk.exists(folder):
             raise FileExistsError(f"{folder} exists already")
         try:
@@ -153,7 +158,7 @@ class DataDir:
                 random=self._random,
             )
         except BaseException:
-            remove_partition_folder(self._disk, folder)
+            self._clear_half_made(folder)
             raise
 
     def discard(self, log: PartitionLog) -> str:
@@ -179,6 +184,13 @@ class DataDir:
 
     def write_log_start_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
         self._write_offsets(checkpoints.LOG_START_OFFSETS, offsets)
+
+    def _clear_half_made(self, folder: str) -> None:
+        try:
+            remove_partition_folder(self._disk, folder)
+        except OSError as error:
+            logger.warning("%s is left half-made, and goes before it is made again: %s", folder, error)
+            self._half_made.add(folder)
 
     def _survey(self) -> tuple[list[TopicPartition], list[str]]:
         """(partitions to open, folders that a deletion left behind)."""

@@ -7,14 +7,17 @@ which still hold it finish in peace and a hasty operator has a minute. A deleted
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.log.names import DELETED
+from barnabas.log.names import DELETED, LOG, PRODUCER_SNAPSHOT, SEGMENT_FILES, offset_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from barnabas.ports import Disk
+
+logger = logging.getLogger(__name__)
+
+FILES_OF_SEGMENT = (*SEGMENT_FILES, PRODUCER_SNAPSHOT)
 
 
 class Deletion(NamedTuple):
@@ -22,20 +25,36 @@ class Deletion(NamedTuple):
 
     due_ms: int
     paths: tuple[str, ...]
+    has_failed: bool = False
+    """Whether it was tried before."""
 
     def run(self, disk: Disk) -> None:
-        """May take long, and may run in any thread: nothing refers to the files any more."""
+        """May take long, and may run in any thread: nothing refers to the files any more. Raises the first error once
+        all were tried; safe to repeat."""
+        failure: OSError | None = None
         for path in self.paths:
-            unlink_if_there(disk, path)
+            try:
+                unlink_if_there(disk, path)
+            except OSError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
 
-def mark_deleted(disk: Disk, paths: Iterable[str]) -> tuple[str, ...]:
-    """Renames the files that exist to `*.deleted`; returns their new names."""
+def mark_deleted(disk: Disk, folder: str, base_offset: int) -> tuple[str, ...]:
+    """Renames the files of a segment to `*.deleted`; returns the new names of those that it had. Raises OSError if the
+    log file cannot be renamed; then nothing is. Once it is, the segment is no more: no other file can keep it."""
     marked = []
-    for path in paths:
+    for suffix in FILES_OF_SEGMENT:
+        path = offset_file(folder, base_offset, suffix)
         try:
             disk.rename(path, path + DELETED)
         except FileNotFoundError:
+            continue
+        except OSError as error:
+            if suffix == LOG:
+                raise
+            logger.warning("%s stays without its segment until the next start: %s", path, error)
             continue
         marked.append(path + DELETED)
     return tuple(marked)

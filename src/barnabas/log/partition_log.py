@@ -27,6 +27,7 @@ from barnabas.log.reading import range_from
 from barnabas.log.replay import replay_batch
 from barnabas.log.segment import RecentBatches
 from barnabas.log.segments import Segments
+from barnabas.log.unsynced import FOLDER_ITSELF
 from barnabas.log.validation import LOG_APPEND_TIME, check_assigned_batches, check_client_batch
 from barnabas.ports import SystemRandom
 from barnabas.protocol.batch import LENGTH_OVERHEAD, TRANSACTIONAL_FLAG
@@ -342,13 +343,20 @@ class PartitionLog:
             return 0
         if count == len(self.segments.all):
             self.roll(self.log_end_offset)
+        # Before any file goes, so that readers are told where the log starts even if not all of them can be removed:
+        # what is left before the start goes next time. The epochs are saved afterwards: on a full disk that fails.
+        self._set_log_start(max(self.log_start_offset, self.segments.all[count].base_offset))
         self.segments.drop(self.segments.all[:count])
-        self._move_log_start(max(self.log_start_offset, self.segments.all[0].base_offset))
+        self._save_epochs()
         return count
 
     def take_due_deletions(self) -> list[Deletion]:
         """Files of dropped segments whose time has come: to be run, in any thread."""
         return self.segments.take_due_deletions()
+
+    def put_off(self, deletion: Deletion) -> None:
+        """A deletion that was taken could not be run: it will be due again."""
+        self.segments.put_off(deletion)
 
     def advance_log_start(self, offset: int) -> None:
         """Records before `offset` no longer exist for readers. Segments that end before it go with retention."""
@@ -357,7 +365,8 @@ class PartitionLog:
                 Error.OFFSET_OUT_OF_RANGE, f"{self.name} cannot start at {offset}: it ends at {self.log_end_offset}"
             )
         if offset > self.log_start_offset:
-            self._move_log_start(offset)
+            self._set_log_start(offset)
+            self._save_epochs()
 
     def truncate_to(self, offset: int) -> bool:
         """Removes everything from `offset` on, as a follower does that has what its leader has not. True if there
@@ -369,8 +378,8 @@ class PartitionLog:
         if offset < self.segments.all[0].base_offset:
             self.truncate_fully(offset)
             return True
-        self.segments.drop(self.segments.all[self.segments.number_of(offset) + 1 :])
         self._truncations += 1
+        self._drop_segments_after(offset)
         self.log_end_offset = self.segments.cut_active(offset)
         self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
@@ -403,7 +412,7 @@ class PartitionLog:
         if flush.truncations == self._truncations:
             self.recovery_point = max(self.recovery_point, flush.end_offset)
             self.last_flush_ms = self._clock.now_ms()
-            self.segments.end_sync()
+            self.segments.unsynced.end()
 
     def flush(self) -> None:
         """Syncs everything, here and now. Waits for the device."""
@@ -429,7 +438,7 @@ class PartitionLog:
     def close(self) -> None:
         """Ends a clean life: indexes and producer state are written, everything is synced, files are closed."""
         # Where nothing happened since the last clean end, there is nothing to do: idle partitions stop at once.
-        if self._closed_as != (self.end_position, self._truncations) or self.segments.has_unsynced():
+        if self._closed_as != (self.end_position, self._truncations) or self.segments.unsynced:
             self.segments.finish()
             if self.log_end_offset > self.segments.active.base_offset:
                 # A segment that begins at the end has its snapshot already.
@@ -464,9 +473,17 @@ class PartitionLog:
             self.epochs.save()
         except OSError as error:
             raise self.segments.storage_error("note the leader epochs of", error) from error
-        self.segments.note_unsynced(LEADER_EPOCH_CHECKPOINT)
+        self.segments.unsynced.note(LEADER_EPOCH_CHECKPOINT, FOLDER_ITSELF)
 
-    def _move_log_start(self, offset: int) -> None:
+    def _set_log_start(self, offset: int) -> None:
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
-        self._save_epochs()
+
+    def _drop_segments_after(self, offset: int) -> None:
+        """Drops the segments that begin after `offset`, the newest first: if one cannot go, the log ends with it."""
+        for segment in reversed(self.segments.all[self.segments.number_of(offset) + 1 :]):
+            self.segments.drop((segment,))
+            self.segments.active = self.segments.all[-1]
+            self.log_end_offset = segment.base_offset
+            self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
+            self.recovery_point = min(self.recovery_point, self.log_end_offset)

@@ -38,6 +38,7 @@ from barnabas.log.producer_state import ProducerState
 from barnabas.log.replay import replay_batch
 from barnabas.log.scanning import check_segment, scan
 from barnabas.log.segment import CorruptSegmentError, Segment, create_segment, walk
+from barnabas.log.unsynced import PARENT_FOLDER
 
 if TYPE_CHECKING:
     from barnabas.config.topic import TopicConfig
@@ -46,10 +47,6 @@ if TYPE_CHECKING:
     from barnabas.protocol.uuids import Uuid
 
 logger = logging.getLogger(__name__)
-
-
-PARENT_FOLDER = ".."
-"""Stands among unsynced names for the folder above, in which a new log's own name is."""
 
 _NO_MORE_EPOCHS = 2**31 - 1
 

@@ -46,7 +46,7 @@ def _leading(segments: Segments, is_expired: Rule, log_end_offset: int, high_wat
 def _newest_record_before(segments: Segments, oldest_ms: int) -> Rule:
     def is_expired(segment: Segment, _: int) -> bool:
         timestamp = segments.max_timestamp_of(segment)
-        return (timestamp if timestamp >= 0 else segments.disk.modified_ms(segment.log_path)) < oldest_ms
+        return (timestamp if timestamp >= 0 else segments.modified_ms(segment)) < oldest_ms
 
     return is_expired
 

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from barnabas.log import recovery
-from barnabas.log.deletion import Deletion, mark_deleted, unlink_if_there
+from barnabas.log.deletion import FILES_OF_SEGMENT, Deletion, mark_deleted, unlink_if_there
 from barnabas.log.index import (
     NO_TIMESTAMP,
     RELATIVE_OFFSET_MAX,
@@ -27,7 +27,6 @@ from barnabas.log.names import (
     LOG,
     OFFSET_INDEX,
     PRODUCER_SNAPSHOT,
-    SEGMENT_FILES,
     TIME_INDEX,
     TXN_INDEX,
     offset_file,
@@ -36,10 +35,11 @@ from barnabas.log.names import (
 from barnabas.log.producer_snapshot import write_snapshot
 from barnabas.log.segment import UNKNOWN_TIMESTAMP, CorruptSegmentError, RecentBatches, Segment, create_segment
 from barnabas.log.timestamps import RisingTimestamps
+from barnabas.log.unsynced import FOLDER_ITSELF, Unsynced
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from barnabas.config.topic import TopicConfig
     from barnabas.log.files import FilePool, OpenFile
@@ -72,8 +72,6 @@ class Segments:
         "_clock",
         "_name",
         "_random",
-        "_syncing",
-        "_unsynced",
         "active",
         "all",
         "config",
@@ -82,6 +80,7 @@ class Segments:
         "files",
         "folder",
         "rising_timestamps",
+        "unsynced",
     )
 
     def __init__(
@@ -104,11 +103,7 @@ class Segments:
         self.deletions: list[Deletion] = []
         """Files of dropped segments, oldest first, to be unlinked once they are due."""
         self.rising_timestamps = RisingTimestamps()
-        # Names of files, beside those of batches, that the next flush must sync, and that the current one does.
-        self._unsynced: set[str] = set(loaded.unsynced)
-        if loaded.unsynced:
-            self._unsynced.add(_FOLDER_ITSELF)
-        self._syncing: frozenset[str] = frozenset()
+        self.unsynced = Unsynced(folder, loaded.unsynced)
         self._name = name
         self._clock = clock
         self._random = random
@@ -150,6 +145,13 @@ class Segments:
         if segment.max_timestamp >= NO_TIMESTAMP:
             return segment.max_timestamp
         return self.repairing(segment, lambda: segment.load_max_timestamp(self.disk))
+
+    def modified_ms(self, segment: Segment) -> int:
+        """When a segment's file was last written to."""
+        try:
+            return self.disk.modified_ms(segment.log_path)
+        except OSError as error:
+            raise self.storage_error("read", error) from error
 
     def open_file(self, segment: Segment) -> OpenFile:
         file = segment.file
@@ -245,7 +247,9 @@ class Segments:
         new = create_segment(self.disk, self.folder, base_offset, allocate_bytes)
         new.created_ms = self._clock.now_ms()
         new.jitter_ms = self._jitter_ms()
-        self._unsynced.add(_FOLDER_ITSELF)
+        # A segment of this name that was truncated may have left one, which nothing else would replace.
+        unlink_if_there(self.disk, offset_file(self.folder, base_offset, TXN_INDEX))
+        self.unsynced.note(FOLDER_ITSELF)
         return new
 
     def replace_all(self, base_offset: int) -> None:
@@ -257,23 +261,21 @@ class Segments:
             raise self.storage_error("truncate", error) from error
         self.all.append(self.active)
 
-    def drop(self, segments: Sequence[Segment]) -> None:
-        """Takes segments out of the log; their files are unlinked later, with `deletions`."""
-        paths: list[str] = []
+    def drop(self, segments: Iterable[Segment]) -> None:
+        """Takes segments out of the log, in this order; their files are unlinked later, with `deletions`. If the file
+        of one cannot be renamed, this one and those after it stay."""
         for segment in segments:
+            try:
+                marked = mark_deleted(self.disk, self.folder, segment.base_offset)
+            except OSError as error:
+                raise self.storage_error("remove segments of", error) from error
             if segment.file is not None:
                 self.files.close(segment.file)
             segment.index = segment.recent = None
             self.all.remove(segment)
-            paths += (offset_file(self.folder, segment.base_offset, suffix) for suffix in _FILES_OF_SEGMENT)
-        self.rising_timestamps.forget()
-        self._unsynced.add(_FOLDER_ITSELF)
-        try:
-            marked = mark_deleted(self.disk, paths)
-        except OSError as error:
-            raise self.storage_error("remove segments of", error) from error
-        if marked:
-            self.deletions.append(Deletion(self._clock.now_ms() + self.config.file_delete_delay_ms, marked))
+            self.rising_timestamps.forget()
+            self.unsynced.note(FOLDER_ITSELF)
+            self.deletions.append(Deletion(self._deletion_due_ms(), marked))
 
     def take_due_deletions(self) -> list[Deletion]:
         """The deletions that are due: to be run, in any thread."""
@@ -282,9 +284,13 @@ class Segments:
         self.deletions = [deletion for deletion in self.deletions if deletion.due_ms > now_ms]
         return due
 
+    def put_off(self, deletion: Deletion) -> None:
+        """One that was due could not be run: it is due again after another delay."""
+        self.deletions.append(deletion._replace(due_ms=self._deletion_due_ms(), has_failed=True))
+
     def cut_active(self, offset: int) -> int:
         """Removes the batches of the last segment from the one that holds `offset` on. Returns the new log end."""
-        segment = self.active = self.all[-1]
+        segment = self.active
         place = self._find_in(segment, offset)
         try:
             if segment.index is None:
@@ -299,7 +305,7 @@ class Segments:
         except OSError as error:
             raise self.storage_error("truncate", error) from error
         self._note_index_files(segment)
-        self._unsynced.add(offset_name(segment.base_offset, LOG))
+        self.unsynced.note(offset_name(segment.base_offset, LOG))
         return self._recompute_tail(segment)
 
     def release(self) -> None:
@@ -328,7 +334,7 @@ class Segments:
             write_snapshot(self.disk, f"{self.folder}/{name}", producers)
         except OSError as error:
             raise self.storage_error("write the producers of", error) from error
-        self.note_unsynced(name)
+        self.unsynced.note(name, FOLDER_ITSELF)
 
     def note_aborted(self, aborted: AbortedTxn) -> None:
         """An end marker in the active segment aborts a transaction."""
@@ -336,7 +342,7 @@ class Segments:
             append_aborted_txn(self.disk, self.folder, self.active.base_offset, aborted)
         except OSError as error:
             raise self.storage_error("note an aborted transaction of", error) from error
-        self.note_unsynced(offset_name(self.active.base_offset, TXN_INDEX))
+        self.unsynced.note(offset_name(self.active.base_offset, TXN_INDEX), FOLDER_ITSELF)
 
     def aborted_between(self, offset: int, end_offset: int) -> list[AbortedTxn]:
         """The aborted transactions that have records between two offsets, in the order of their end markers."""
@@ -350,43 +356,29 @@ class Segments:
         return aborted
 
     def rename_folder(self, name: str) -> str:
-        """Gives the folder another name beside its old one; every file is closed. Returns the new path."""
+        """Gives the folder another name beside its old one; every file is closed. Returns the new path. A folder that
+        somebody else has removed is out of sight as well."""
         for segment in self.all:
             if segment.file is not None:
                 self.files.close(segment.file)
         folder = f"{self.folder.rpartition('/')[0]}/{name}"
         try:
             self.disk.rename(self.folder, folder)
+        except FileNotFoundError:
+            logger.warning("%s is gone already", self.folder)
         except OSError as error:
             raise self.storage_error("rename", error) from error
         return folder
 
-    def note_unsynced(self, name: str) -> None:
-        """A file beside those of batches was made or replaced."""
-        self._unsynced.update((name, _FOLDER_ITSELF))
-
     def begin_sync(self) -> tuple[list[str], tuple[str, ...]]:
-        """(the files beside those of batches that must be synced, the folders that must be), also when an earlier
-        sync of them was begun and failed."""
+        """(the files beside those of batches that must be synced, the folders that must be)."""
         active = self.active
         try:
             if active.index is not None and active.index.write_pending():
                 self._note_index_files(active)
         except OSError as error:
             raise self.storage_error("flush", error) from error
-        self._syncing |= self._unsynced
-        self._unsynced.clear()
-        names = self._syncing - {_FOLDER_ITSELF, recovery.PARENT_FOLDER}
-        folders = [self.folder] if _FOLDER_ITSELF in self._syncing else []
-        if recovery.PARENT_FOLDER in self._syncing:
-            folders.append(self.folder.rpartition("/")[0] or "/")
-        return [f"{self.folder}/{name}" for name in sorted(names)], tuple(folders)
-
-    def has_unsynced(self) -> bool:
-        return bool(self._unsynced or self._syncing)
-
-    def end_sync(self) -> None:
-        self._syncing = frozenset()
+        return self.unsynced.begin()
 
     def is_awake(self) -> bool:
         return self.active.index is not None or any(segment.file is not None for segment in self.all)
@@ -470,22 +462,21 @@ class Segments:
             write_snapshot(self.disk, offset_file(self.folder, base_offset, PRODUCER_SNAPSHOT), producers)
         except OSError:
             # An empty segment amid the offsets that the active one still takes would hide them from readers.
-            for suffix in _FILES_OF_SEGMENT:
+            for suffix in FILES_OF_SEGMENT:
                 unlink_if_there(self.disk, offset_file(self.folder, base_offset, suffix))
             raise
-        self.note_unsynced(offset_name(base_offset, PRODUCER_SNAPSHOT))
+        self.unsynced.note(offset_name(base_offset, PRODUCER_SNAPSHOT))
         return new
 
     def _note_index_files(self, segment: Segment) -> None:
-        self._unsynced.update(offset_name(segment.base_offset, suffix) for suffix in (OFFSET_INDEX, TIME_INDEX))
+        self.unsynced.note(*(offset_name(segment.base_offset, suffix) for suffix in (OFFSET_INDEX, TIME_INDEX)))
+
+    def _deletion_due_ms(self) -> int:
+        return self._clock.now_ms() + self.config.file_delete_delay_ms
 
     def _jitter_ms(self) -> int:
         jitter_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
         return self._random.below(jitter_ms) if jitter_ms > 0 else 0
-
-
-_FOLDER_ITSELF = "."
-_FILES_OF_SEGMENT = (*SEGMENT_FILES, PRODUCER_SNAPSHOT)
 
 
 def _base_offset_of(segment: Segment) -> int:

@@ -4,16 +4,22 @@ over all of them.
 With several data folders a new log goes where the metadata says, or, where it leaves that to the broker, where the
 fewest are. A log that cannot be opened keeps its folder and its checkpoints as they are: it stays offline until the
 next start, and its data folder is not marked as cleanly closed.
+
+A log that no topic has any more leaves its name to the next: its folder is renamed. Where that fails it is tried again
+with the chores, and when a log of that name is wanted. What fails for one log, or in one data folder, harms no other.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.log.checkpoints import TopicPartition
 from barnabas.log.data_dir import log_start_offsets_of, recovery_points_of
+from barnabas.protocol.errors import KafkaError
+from barnabas.replication.failures import Failures
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -33,6 +39,11 @@ class OpenDir(NamedTuple):
 
 class OfflineLogError(Exception):
     """A partition whose log is on disk but could not be opened."""
+
+
+class _Broken(NamedTuple):
+    data_dir: DataDir
+    error: Exception
 
 
 class _Doomed(NamedTuple):
@@ -56,10 +67,17 @@ class LogStore:
         self._on_roll = on_roll
         self._is_open = False
         self._found: dict[TopicPartition, PartitionLog] = {}
-        self._broken: dict[TopicPartition, Exception] = {}
+        self._returned: dict[TopicPartition, PartitionLog] = {}
+        self._broken: dict[TopicPartition, _Broken] = {}
         self._logs: dict[PartitionLog, DataDir] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
+        self._in_the_way: dict[PartitionLog, Callable[[], None]] = {}
+        """Logs that no topic has any more but whose folders have their names still, with what renames them."""
         self._doomed: list[_Doomed] = []
+        self._recovery_point_failures = Failures("checkpointing recovery points", logger)
+        self._log_start_failures = Failures("checkpointing log start offsets", logger)
+        self._high_watermark_failures = Failures("checkpointing high watermarks", logger)
+        self._removal_failures = Failures("removal", logger)
 
     def open(
         self,
@@ -89,7 +107,7 @@ class LogStore:
                 self._found[partition] = log
             for partition, error in opened.failures.items():
                 logger.error("%s stays offline, its log cannot be opened: %s", partition, error)
-            self._broken |= opened.failures
+                self._broken[partition] = _Broken(data_dir, error)
             self._high_watermarks |= data_dir.read_high_watermarks()
             self._doomed += [_Doomed(0, data_dir, folder) for folder in opened.leftovers]
         self._is_open = True
@@ -104,12 +122,26 @@ class LogStore:
 
     def claim(self, topic: str, topic_id: Uuid, partition: int) -> PartitionLog | None:
         """The log found on disk at start for this partition, handed out once. One of an older topic of the same
-        name makes room."""
-        log = self._found.pop(TopicPartition(topic, partition), None)
-        if log is not None and log.topic_id != topic_id:
+        name makes room; raises KafkaError if it cannot."""
+        name = TopicPartition(topic, partition)
+        log = self._returned.pop(name, None) or self._found.pop(name, None)
+        if log is not None and log.topic_id == topic_id:
+            return log
+        if log is not None:
             self._set_aside(log)
-            return None
-        return log
+        for other in [other for other in self._in_the_way if other.name == str(name)]:
+            self._rename_again(other)
+        return None
+
+    def give_back(self, log: PartitionLog) -> None:
+        """A log that was handed out cannot be served for now: it is there to be claimed again."""
+        self._returned[TopicPartition(log.topic, log.partition)] = log
+
+    def discard_returned(self, topic: str, partition: int, now_ms: int) -> None:
+        """The topic is deleted: if a log was given back, nobody claims it any more."""
+        log = self._returned.pop(TopicPartition(topic, partition), None)
+        if log is not None:
+            self.discard(log, now_ms)
 
     def choose(self, directory: Uuid) -> DataDir:
         """The folder for a new log: the one with this id, else where the fewest logs are."""
@@ -125,7 +157,7 @@ class LogStore:
         """Makes the files of a new log. To be handed to `adopt` on the event loop."""
         name = TopicPartition(topic, partition)
         if name in self._broken:
-            raise OfflineLogError(f"the log of {name} could not be opened: {self._broken[name]}")
+            raise OfflineLogError(f"the log of {name} could not be opened: {self._broken[name].error}")
         return data_dir.create_partition(name, topic_id, config)
 
     def high_watermark_of(self, log: PartitionLog) -> int:
@@ -136,7 +168,11 @@ class LogStore:
     def discard(self, log: PartitionLog, now_ms: int) -> None:
         """Takes a deleted topic's log out of sight at once; its files go in the background, later."""
         data_dir = self._logs.pop(log)
-        self._doomed.append(_Doomed(now_ms + log.config.file_delete_delay_ms, data_dir, data_dir.discard(log)))
+
+        def rename() -> None:
+            self._doomed.append(_Doomed(now_ms + log.config.file_delete_delay_ms, data_dir, data_dir.discard(log)))
+
+        self._rename_away(log, rename)
 
     def set_unclaimed_aside(self) -> None:
         """What is on disk but in no topic of the cluster is kept under a name that no start looks at."""
@@ -145,31 +181,67 @@ class LogStore:
         self._found.clear()
 
     def _set_aside(self, log: PartitionLog) -> None:
-        folder = self._logs.pop(log).set_aside(log)
-        logger.warning("%s belongs to no topic of this cluster and is kept as %s", log.name, folder)
+        data_dir = self._logs.pop(log)
+
+        def rename() -> None:
+            folder = data_dir.set_aside(log)
+            logger.warning("%s belongs to no topic of this cluster and is kept as %s", log.name, folder)
+
+        self._rename_away(log, rename)
+
+    def _rename_away(self, log: PartitionLog, rename: Callable[[], None]) -> None:
+        try:
+            rename()
+        except KafkaError as error:
+            logger.error("%s belongs to no topic but keeps its name until it can be renamed: %s", log.name, error)
+            self._in_the_way[log] = rename
+
+    def _rename_again(self, log: PartitionLog) -> None:
+        self._in_the_way[log]()
+        del self._in_the_way[log]
 
     # ── chores ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def checkpoint_recovery_points(self) -> None:
+        self._recovery_point_failures.begin_round()
         for data_dir, logs in self._logs_by_dir():
-            await self._run_in_thread(data_dir.write_recovery_points, recovery_points_of(logs))
+            with self._recovery_point_failures.of(data_dir.path):
+                await self._run_in_thread(data_dir.write_recovery_points, recovery_points_of(logs))
 
     async def checkpoint_log_starts(self) -> None:
+        self._log_start_failures.begin_round()
         for data_dir, logs in self._logs_by_dir():
-            await self._run_in_thread(data_dir.write_log_start_offsets, log_start_offsets_of(logs))
+            with self._log_start_failures.of(data_dir.path):
+                await self._run_in_thread(data_dir.write_log_start_offsets, log_start_offsets_of(logs))
 
     async def checkpoint_high_watermarks(self, offsets: Mapping[PartitionLog, int]) -> None:
+        """Of the logs that are served, as given; of the others, as they were at start."""
+        self._high_watermark_failures.begin_round()
         for data_dir, logs in self._logs_by_dir():
-            await self._run_in_thread(data_dir.write_high_watermarks, _by_partition(logs, offsets))
+            with self._high_watermark_failures.of(data_dir.path):
+                await self._run_in_thread(data_dir.write_high_watermarks, self._high_watermarks_of(logs, offsets))
 
     async def remove_discarded(self, now_ms: int) -> None:
-        """Removes the folders of deleted topics that are due. One that cannot be removed is tried again."""
+        """Removes the folders of deleted topics that are due. What cannot be renamed or removed is tried again."""
+        for log in list(self._in_the_way):
+            with suppress(KafkaError):  # It was said when it first failed.
+                self._rename_again(log)
+        self._removal_failures.begin_round()
         for doomed in [doomed for doomed in self._doomed if doomed.due_ms <= now_ms]:
-            await self._run_in_thread(doomed.data_dir.remove, doomed.folder)
-            self._doomed.remove(doomed)
+            with self._removal_failures.of(doomed.folder):
+                await self._run_in_thread(doomed.data_dir.remove, doomed.folder)
+                self._doomed.remove(doomed)
 
     def _logs_by_dir(self) -> list[tuple[DataDir, list[PartitionLog]]]:
         return [(data_dir, [log for log, home in self._logs.items() if home is data_dir]) for _, data_dir in self._dirs]
+
+    def _high_watermarks_of(
+        self, logs: Sequence[PartitionLog], offsets: Mapping[PartitionLog, int]
+    ) -> dict[TopicPartition, int]:
+        return {
+            TopicPartition(log.topic, log.partition): offsets[log] if log in offsets else self.high_watermark_of(log)
+            for log in logs
+        }
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -186,17 +258,13 @@ class LogStore:
             try:
                 data_dir.write_recovery_points(recovery_points_of(logs))
                 data_dir.write_log_start_offsets(log_start_offsets_of(logs))
-                data_dir.write_high_watermarks(_by_partition(logs, offsets))
-                if not failed and not self._broken:
+                data_dir.write_high_watermarks(self._high_watermarks_of(logs, offsets))
+                if not failed and not any(broken.data_dir is data_dir for broken in self._broken.values()):
                     data_dir.mark_clean_shutdown(broker_epoch)
             except OSError:
                 logger.exception(
                     "cannot write the checkpoints of %s: its logs are checked at the next start", data_dir.path
                 )
-
-
-def _by_partition(logs: Sequence[PartitionLog], offsets: Mapping[PartitionLog, int]) -> dict[TopicPartition, int]:
-    return {TopicPartition(log.topic, log.partition): offsets[log] for log in logs if log in offsets}
 
 
 def _close(log: PartitionLog) -> bool:

@@ -4,8 +4,8 @@ Each published image is compared with the one before: logs are made in threads f
 partitions of deleted topics go, leaders and configurations change in place. Readers and writers look partitions up
 by topic name or id; `generation` moves whenever such a look-up may have another outcome.
 
-A disk that fails while a log is made costs that partition, not the node: it is offline, and `retry_offline` tries it
-again later.
+A disk that fails while a log is made or taken up costs that partition, not the node: it is offline, and
+`retry_offline` tries it again later.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class ReplicaManager:
             self.generation += 1
 
     async def retry_offline(self, config: BrokerConfig) -> None:
-        """Tries once more to make the logs that could not be made."""
+        """Tries once more to host the partitions whose logs could not be made or taken up."""
         async with self._changing:
             image = self._image
             topic_ids = {topic_id for topic_id, _ in self._offline}
@@ -139,7 +139,13 @@ class ReplicaManager:
             if missing:
                 topic_config = topic_config or resolve_topic_config(image.configs.of_topic(topic.name), config)
                 for index, log in (await self._open_logs(topic, missing, topic_config)).items():
-                    hosted[index] = self._adopt(topic, index, log)
+                    try:
+                        hosted[index] = self._take_up(topic, index, log)
+                    except KafkaError as error:
+                        self._store.give_back(log)
+                        self._note_offline(topic, index, error)
+                    else:
+                        self._note_online(topic, index)
             for index in step:
                 if index in hosted:
                     self._follow(hosted[index], topic.partitions[index])
@@ -152,7 +158,11 @@ class ReplicaManager:
         logs: dict[int, PartitionLog] = {}
         to_create = []
         for index in indexes:
-            log = self._store.claim(topic.name, topic.topic_id, index)
+            try:
+                log = self._store.claim(topic.name, topic.topic_id, index)
+            except KafkaError as error:
+                self._note_offline(topic, index, error)
+                continue
             if log is not None:
                 log.config = config
                 logs[index] = log
@@ -165,7 +175,6 @@ class ReplicaManager:
                 if isinstance(created.log, Exception):
                     self._note_offline(topic, created.partition, created.log)
                     continue
-                self._offline.pop((topic.topic_id, created.partition), None)
                 self._store.adopt(created.log, created.data_dir)
                 logs[created.partition] = created.log
         return logs
@@ -185,10 +194,15 @@ class ReplicaManager:
 
     def _note_offline(self, topic: TopicImage, index: int, error: Exception) -> None:
         if (topic.topic_id, index) not in self._offline:
-            logger.error("%s-%d is offline: its log cannot be made: %s", topic.name, index, error)
+            logger.error("%s-%d is offline: %s", topic.name, index, error)
         self._offline[topic.topic_id, index] = str(error)
 
-    def _adopt(self, topic: TopicImage, index: int, log: PartitionLog) -> HostedPartition:
+    def _note_online(self, topic: TopicImage, index: int) -> None:
+        if self._offline.pop((topic.topic_id, index), None) is not None:
+            logger.info("%s-%d is no longer offline", topic.name, index)
+
+    def _take_up(self, topic: TopicImage, index: int, log: PartitionLog) -> HostedPartition:
+        """Raises KafkaError if the log cannot be read where its high watermark is."""
         state = PartitionState(self._node_id, log.end_position, log.position_of(self._store.high_watermark_of(log)))
         return HostedPartition(topic.name, topic.topic_id, index, state, log, self._purgatory)
 
@@ -205,27 +219,22 @@ class ReplicaManager:
             map(BrokerId, partition.isr),
         )
         if is_new_epoch and state.is_leader:
-            try:
-                hosted.log.begin_epoch(partition.leader_epoch)
-            except KafkaError as error:
-                # The first append of the epoch tries again, and is refused if it fails again.
-                logger.error("%s: %s", hosted, error.message)
+            hosted.log.begin_epoch(partition.leader_epoch)
         if hosted.watchers:
             self._purgatory.wake(hosted.watchers)
 
     def _remove(self, topic: TopicImage) -> None:
+        now_ms = self._clock.now_ms()
         for index in range(len(topic.partitions)):
-            self._offline.pop((topic.topic_id, index), None)
+            if self._offline.pop((topic.topic_id, index), None) is not None:
+                self._store.discard_returned(topic.name, index, now_ms)
         partitions = self._by_id.pop(topic.topic_id, {})
         if self._by_name.get(topic.name.encode()) is partitions:
             del self._by_name[topic.name.encode()]
         for hosted in partitions.values():
             hosted.is_removed = True
             hosted.state.leader_id = BrokerId(-1)
-            try:
-                self._store.discard(hosted.log, self._clock.now_ms())
-            except OSError as error:
-                logger.error("the folder of the deleted %s stays until the next start: %s", hosted, error)
+            self._store.discard(hosted.log, now_ms)
             if hosted.watchers:
                 self._purgatory.wake(hosted.watchers)
 

@@ -150,8 +150,58 @@ def test_retention_of_one_partition_that_fails_harms_no_other(tmp_path: Path, ca
         async with kept(hosting, log_retention_check_interval_ms="5"):
             await hosting.follow(a_topic("bad"), a_topic("good"), configs=small | RETENTION_CHANGED)
             await until(lambda: good.log.log_start_offset > 0)
-            assert any(line.startswith("retention: cannot remove segments of bad-0") for line in caplog.messages)
+            await asyncio.sleep(4 * SOON_MS / 1000)
+            (line,) = caplog.messages
+            assert line.startswith("retention failed for bad-0, and is tried again: "), "once, however often it fails"
             hosting.disk.heal()
+            await until(lambda: len(bad.log.segments.all) == len(good.log.segments.all))
+
+    asyncio.run(scenario())
+
+
+def test_retention_that_cannot_tell_how_old_a_file_is_harms_no_other(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        hosting = Hosting(tmp_path, ManualClock())
+        small = of_topic("bad", segment_bytes=SEGMENT_BYTES) | of_topic("good", segment_bytes=SEGMENT_BYTES)
+        await hosting.follow(a_topic("bad"), configs=small)
+        await hosting.follow(a_topic("bad"), a_topic("good"), configs=small)
+        bad, good = hosting.replicas
+        assert (bad.topic, good.topic) == ("bad", "good"), "the one that fails is visited first"
+        bad.append(batch(b"without a timestamp", timestamp=-1), acks=1)
+        fill_segments(good, 4)
+        hosting.disk.fail("modified_ms", "/bad-0/")
+        async with kept(hosting, log_retention_check_interval_ms="5"):
+            await hosting.follow(a_topic("bad"), a_topic("good"), configs=small | RETENTION_CHANGED)
+            await until(lambda: good.log.log_start_offset > 0)
+
+    asyncio.run(scenario())
+
+
+def test_files_that_cannot_be_removed_are_tried_again_keep_no_others_and_are_reported_once(
+    tmp_path: Path, frequent: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        hosting = Hosting(tmp_path, ManualClock())
+        settings: dict[ConfigResource, dict[str, str]] = {}
+        for name in ("bad", "good"):
+            settings |= of_topic(
+                name, segment_bytes=SEGMENT_BYTES, file_delete_delay_ms="0", retention_bytes=SEGMENT_BYTES
+            )
+        await hosting.follow(a_topic("bad"), configs=settings)
+        await hosting.follow(a_topic("bad"), a_topic("good"), configs=settings)
+        for hosted in hosting.replicas:
+            fill_segments(hosted, 4)
+            hosted.log.apply_retention(hosted.log.log_end_offset)
+        hosting.disk.fail("unlink", "/bad-0/00000000000000000000.log.deleted")
+        folder = tmp_path / "data-0"
+        async with kept(hosting):
+            await until(lambda: not list((folder / "good-0").glob("*.deleted")))
+            await until(lambda: len(list((folder / "bad-0").glob("*.deleted"))) == 1)
+            await asyncio.sleep(4 * SOON_MS / 1000)
+            (line,) = caplog.messages
+            assert line.startswith("removal of old segments failed for bad-0, and is tried again: ")
+            hosting.disk.heal()
+            await until(lambda: not list((folder / "bad-0").glob("*.deleted")))
 
     asyncio.run(scenario())
 
@@ -257,10 +307,11 @@ def test_a_chore_that_fails_says_so_and_is_tried_again(tmp_path: Path, caplog: p
     async def scenario() -> None:
         hosting = Hosting(tmp_path, ManualClock())
         async with kept(hosting, replica_high_watermark_checkpoint_interval_ms="5"):
-            hosting.disk.fail("rename", HIGH_WATERMARKS)
             await hosting.follow(a_topic("t"))
+            hosted = hosting.replicas.find_by_name(b"t", 0)
+            state, hosted.state = hosted.state, cast("Any", None)
             await until(lambda: "high watermarks: failed, and is tried again in 5 ms" in caplog.messages)
-            hosting.disk.heal()
+            hosted.state = state
             await until(lambda: TopicPartition("t", 0) in hosting.offsets_in(HIGH_WATERMARKS))
 
     asyncio.run(scenario())

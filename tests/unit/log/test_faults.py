@@ -250,3 +250,116 @@ def test_a_log_that_was_killed_before_its_first_flush_is_durable_after_its_next(
     again = reopen(log, clock, clean_shutdown=False, recovery_point=1, disk=disk)
     assert offsets(again) == [0]
     assert (again.topic_id, again.epochs.entries) == (log.topic_id, [(4, 0)])
+
+
+def a_log_of_segments(disk: SimulatedDisk, clock: ManualClock, count: int) -> PartitionLog:
+    """With one record in each, of which retention keeps one."""
+    log = create("", clock, TopicConfig(segment_bytes=100, retention_bytes=60), disk)
+    for epoch in range(count):
+        log.append_as_leader(batch(b"x"), epoch)
+    assert len(log.segments.all) == count
+    return log
+
+
+def fail_to_rename(disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    rename = disk.rename
+
+    def rename_others(old: str, new: str) -> None:
+        if old.endswith(names):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), old)
+        rename(old, new)
+
+    monkeypatch.setattr(disk, "rename", rename_others)
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_retention_that_fails_half_way_leaves_a_log_that_says_where_it_starts_and_goes_on_later(
+    disk: SimulatedDisk, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    log = a_log_of_segments(disk, clock, 5)
+    with monkeypatch.context() as broken:
+        fail_to_rename(disk, broken, f"{failing:020d}.log")
+        with pytest.raises(KafkaError, match=r"cannot remove segments of t-0"):
+            log.apply_retention(log.log_end_offset)
+    start = log.log_start_offset
+    assert [segment.base_offset for segment in log.segments.all] == list(range(failing, 5)), "its files are there"
+    assert offsets(log) == list(range(start, 5))
+    with pytest.raises(KafkaError) as refused:
+        read_records(log, start - 1)
+    assert refused.value.error is Error.OFFSET_OUT_OF_RANGE
+    log.apply_retention(log.log_end_offset)
+    assert log.segments.all[0].base_offset == log.log_start_offset == start
+    assert offsets(log) == list(range(start, 5))
+    log.close()
+    assert offsets(reopen(log, clock, clean_shutdown=True, disk=disk)) == list(range(start, 5))
+
+
+def test_a_file_that_cannot_go_with_its_segment_does_not_keep_it(
+    disk: SimulatedDisk, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = a_log_of_segments(disk, clock, 3)
+    fail_to_rename(disk, monkeypatch, ".timeindex")
+    log.apply_retention(log.log_end_offset)
+    start = log.log_start_offset
+    assert log.segments.all[0].base_offset == start > 0
+    log.close()
+    again = reopen(log, clock, clean_shutdown=True, disk=disk)
+    assert offsets(again) == list(range(start, 3))
+    assert f"{0:020d}.timeindex" not in disk.list_folder("/t-0"), "a start removes what has no segment"
+
+
+def test_a_full_disk_does_not_keep_retention_from_making_room(disk: SimulatedDisk, clock: ManualClock) -> None:
+    log = a_log_of_segments(disk, clock, 5)
+    disk.capacity_bytes = used(disk)
+    with pytest.raises(KafkaError, match=r"cannot note the leader epochs of t-0"):
+        log.apply_retention(log.log_end_offset)
+    clock.advance_ms(log.config.file_delete_delay_ms)
+    for deletion in log.take_due_deletions():
+        deletion.run(disk)
+    assert offsets(log) == [4]
+    assert log.append_as_leader(batch(b"x"), 4).base_offset == 5
+
+
+def test_a_truncation_that_fails_half_way_leaves_a_log_that_ends_where_it_says_and_goes_on_later(
+    disk: SimulatedDisk, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = a_log_of_segments(disk, clock, 6)
+    log.flush()
+    with monkeypatch.context() as broken:
+        fail_to_rename(disk, broken, f"{3:020d}.log")
+        with pytest.raises(KafkaError, match=r"cannot remove segments of t-0"):
+            log.truncate_to(1)
+    assert (log.log_end_offset, log.recovery_point) == (4, 4)
+    assert offsets(log) == [0, 1, 2, 3]
+    assert log.truncate_to(1)
+    assert log.append_as_leader(batch(b"other"), 7).base_offset == 1
+    assert [record.value for record in read_records(log)] == [b"x", b"other"]
+    log.close()
+    assert offsets(reopen(log, clock, clean_shutdown=True, disk=disk)) == [0, 1]
+
+
+def test_a_deletion_removes_what_it_can_and_is_due_again_for_the_rest(
+    disk: SimulatedDisk, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = a_log_of_segments(disk, clock, 2)
+    log.apply_retention(log.log_end_offset)
+    clock.advance_ms(log.config.file_delete_delay_ms)
+    (deletion,) = log.take_due_deletions()
+    unlink = disk.unlink
+
+    def unlink_others(path: str) -> None:
+        if path.endswith(".log.deleted"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        unlink(path)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(disk, "unlink", unlink_others)
+        with pytest.raises(OSError, match=r"\.log\.deleted"):
+            deletion.run(disk)
+    assert [name for name in disk.list_folder("/t-0") if name.endswith(".deleted")] == [f"{0:020d}.log.deleted"]
+    log.put_off(deletion)
+    assert log.take_due_deletions() == []
+    clock.advance_ms(log.config.file_delete_delay_ms)
+    (again,) = log.take_due_deletions()
+    again.run(disk)
+    assert not any(name.endswith(".deleted") for name in disk.list_folder("/t-0"))

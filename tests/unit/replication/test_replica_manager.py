@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.log.checkpoints import RECOVERY_POINTS
+from barnabas.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, TopicPartition
 from barnabas.metadata.image import ConfigResource, ResourceType, TopicImage
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.uuids import Uuid
@@ -35,6 +36,9 @@ def led_by(leader: int, epoch: int, replicas: tuple[int, ...] = (NODE_ID, ANOTHE
 
 def topic_of(name: str, *partitions: PartitionImage) -> TopicImage:
     return TopicImage(name, topic_id(name), partitions)
+
+
+COPIED_ELSEWHERE = topic_of("t", led_by(NODE_ID, 0))
 
 
 def append(hosted: HostedPartition, *values: bytes) -> None:
@@ -193,7 +197,7 @@ def test_a_log_that_cannot_be_made_costs_its_partition_until_the_disk_is_well_ag
             assert refusal(replicas.find_by_id, topic_id("t"), 1) is Error.KAFKA_STORAGE_ERROR
             await replicas.retry_offline(hosting.config)
         (line,) = [record.getMessage() for record in caplog.records]
-        assert line.startswith("t-1 is offline: its log cannot be made:")
+        assert line.startswith("t-1 is offline: ")
 
         hosting.disk.heal()
         await replicas.retry_offline(hosting.config)
@@ -250,6 +254,174 @@ def test_an_offline_partition_of_a_deleted_topic_is_not_tried_again(tmp_path: Pa
         await hosting.replicas.retry_offline(hosting.config)
         assert hosting.folders() == []
         assert refusal(hosting.replicas.find_by_name, b"t", 0) is Error.UNKNOWN_TOPIC_OR_PARTITION
+        hosting.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_half_made_folder_that_could_not_be_cleared_away_is_no_obstacle_later(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        hosting = Hosting(tmp_path, ManualClock())
+        hosting.disk.fail("open", "/t-0/")
+        hosting.disk.fail("remove_folder", "/t-0")
+        await hosting.follow(a_topic("t"))
+        assert hosting.folders() == ["t-0"]
+        await hosting.replicas.retry_offline(hosting.config)
+        assert refusal(hosting.replicas.find_by_name, b"t", 0) is Error.KAFKA_STORAGE_ERROR
+        hosting.disk.heal()
+        await hosting.replicas.retry_offline(hosting.config)
+        append(hosting.replicas.find_by_name(b"t", 0), b"served")
+        hosting.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_log_of_an_older_topic_that_cannot_be_renamed_costs_its_partition_until_it_can(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        before = Hosting(tmp_path, ManualClock())
+        before.open()
+        await before.follow(a_topic("t"))
+        append(before.replicas.find_by_name(b"t", 0), b"old")
+        before.stop()
+
+        after = Hosting(tmp_path, ManualClock())
+        after.open()
+        after.disk.fail("rename", "/t-0")
+        await after.follow(a_topic("t")._replace(topic_id=topic_id("second")), a_topic("other"))
+        append(after.replicas.find_by_name(b"other", 0), b"served")
+        for _ in range(3):
+            assert refusal(after.replicas.find_by_name, b"t", 0) is Error.KAFKA_STORAGE_ERROR
+            await after.replicas.retry_offline(after.config)
+        assert len([line for line in caplog.messages if line.startswith("t-0 is offline: ")]) == 1
+        assert after.folders() == ["other-0", "t-0"]
+
+        after.disk.heal()
+        await after.replicas.retry_offline(after.config)
+        second = after.replicas.find_by_name(b"t", 0)
+        assert (second.log.topic_id, values_in(second)) == (topic_id("second"), [])
+        assert [name.endswith("-stray") for name in after.folders()] == [False, False, True], "the old log is kept"
+        after.stop()
+
+    asyncio.run(scenario())
+
+
+async def with_an_unreadable_log(tmp_path: Path) -> Hosting:
+    """A node that led `t-0`, whose three records were copied up to the second, and that after a restart cannot look
+    up where its high watermark is."""
+    before = Hosting(tmp_path, ManualClock())
+    before.open()
+    await before.follow(COPIED_ELSEWHERE)
+    hosted = before.replicas.find_by_name(b"t", 0)
+    for value in (b"a", b"b", b"c"):
+        append(hosted, value)
+    hosted.state.follower_fetched(hosted.state.replicas[1], hosted.log.position_of(2))
+    before.stop()
+    after = Hosting(tmp_path, ManualClock())
+    after.open()
+    after.disk.fail("open", "/t-0/")
+    await after.follow(COPIED_ELSEWHERE, a_topic("other"))
+    return after
+
+
+def test_a_log_whose_high_watermark_cannot_be_looked_up_costs_its_partition_until_it_can(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        hosting = await with_an_unreadable_log(tmp_path)
+        assert refusal(hosting.replicas.find_by_name, b"t", 0) is Error.KAFKA_STORAGE_ERROR
+        append(hosting.replicas.find_by_name(b"other", 0), b"served")
+        hosting.store.set_unclaimed_aside()
+        await hosting.replicas.retry_offline(hosting.config)
+        assert refusal(hosting.replicas.find_by_name, b"t", 0) is Error.KAFKA_STORAGE_ERROR
+        hosting.disk.heal()
+        await hosting.replicas.retry_offline(hosting.config)
+        back = hosting.replicas.find_by_name(b"t", 0)
+        assert (values_in(back), back.state.high_watermark.offset) == ([b"a", b"b", b"c"], 2)
+        hosting.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_log_that_could_not_be_taken_up_keeps_its_high_watermark_for_the_next_run(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        hosting = await with_an_unreadable_log(tmp_path)
+        served = {hosted.log: hosted.state.high_watermark.offset for hosted in hosting.replicas}
+        await hosting.store.checkpoint_high_watermarks(served)
+        assert hosting.offsets_in(HIGH_WATERMARKS)[TopicPartition("t", 0)] == 2
+        hosting.stop()
+        assert hosting.offsets_in(HIGH_WATERMARKS)[TopicPartition("t", 0)] == 2
+
+    asyncio.run(scenario())
+
+
+def test_a_log_that_could_not_be_taken_up_goes_with_its_topic(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        hosting = await with_an_unreadable_log(tmp_path)
+        await hosting.follow(a_topic("other"))
+        assert refusal(hosting.replicas.find_by_name, b"t", 0) is Error.UNKNOWN_TOPIC_OR_PARTITION
+        other, doomed = hosting.folders()
+        assert (other, doomed.startswith("t-0."), doomed.endswith("-delete")) == ("other-0", True, True)
+        hosting.disk.heal()
+        hosting.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_deleted_topic_whose_folder_cannot_be_renamed_is_gone_all_the_same_and_its_folder_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        hosting = Hosting(tmp_path, clock)
+        await hosting.follow(a_topic("t", partitions=2), a_topic("kept"))
+        hosting.disk.fail("rename", "/t-0")
+        await hosting.follow(a_topic("kept"))
+        assert refusal(hosting.replicas.find_by_name, b"t", 0) is Error.UNKNOWN_TOPIC_OR_PARTITION
+        append(hosting.replicas.find_by_name(b"kept", 0), b"served")
+        for _ in range(3):
+            await hosting.store.remove_discarded(clock.now_ms())
+        kept, stays, neighbour = hosting.folders()
+        assert (kept, stays, neighbour.startswith("t-1.")) == ("kept-0", "t-0", True)
+        (line,) = caplog.messages
+        assert line.startswith("t-0 belongs to no topic but keeps its name until it can be renamed: ")
+
+        hosting.disk.heal()
+        await hosting.store.remove_discarded(clock.now_ms())
+        assert hosting.folders()[1].startswith("t-0."), "out of sight now, and still there for its delay"
+        clock.advance_ms(hosting.replicas.find_by_name(b"kept", 0).log.config.file_delete_delay_ms)
+        await hosting.store.remove_discarded(clock.now_ms())
+        assert hosting.folders() == ["kept-0"]
+        hosting.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_of_the_same_name_waits_until_the_folder_of_the_deleted_one_can_be_renamed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        hosting = Hosting(tmp_path, ManualClock())
+        await hosting.follow(a_topic("t"))
+        append(hosting.replicas.find_by_name(b"t", 0), b"old")
+        hosting.disk.fail("rename", "/t-0")
+        await hosting.follow(a_topic("t")._replace(topic_id=topic_id("second")))
+        assert refusal(hosting.replicas.find_by_name, b"t", 0) is Error.KAFKA_STORAGE_ERROR
+        hosting.disk.heal()
+        await hosting.replicas.retry_offline(hosting.config)
+        second = hosting.replicas.find_by_name(b"t", 0)
+        append(second, b"new")
+        assert values_in(second) == [b"new"]
+        hosting.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_whose_folder_somebody_removed_can_be_deleted(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        hosting = Hosting(tmp_path, ManualClock())
+        await hosting.follow(a_topic("t"))
+        shutil.rmtree(tmp_path / "data-0" / "t-0")
+        await hosting.follow()
+        await hosting.follow(a_topic("t")._replace(topic_id=topic_id("second")))
+        append(hosting.replicas.find_by_name(b"t", 0), b"served")
         hosting.stop()
 
     asyncio.run(scenario())
