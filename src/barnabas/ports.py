@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import functools
 import os
 import random
 import resource
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-_PROBE_STRIDE_BYTES = 256 * 1024
+_PROBE_STRIDE_BYTES = 1024 * 1024
 _OPEN_FILES_UNLIMITED = 1 << 20
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 
@@ -107,8 +108,12 @@ class Disk(Protocol):
         """How many descriptors this process may have open, sockets included."""
         ...
 
-    def read_ahead(self, fd: int, offset: int, length: int) -> None:
-        """Says that a range will be read soon, so that it may be fetched from the device meanwhile."""
+    def read_in_order(self, fd: int) -> None:
+        """Says that a file is read from front to back, so that much may be fetched ahead."""
+        ...
+
+    def load(self, fd: int, offset: int, length: int) -> None:
+        """Waits until a range is in memory, or the file ends."""
         ...
 
     def is_resident(self, fd: int, offset: int, length: int) -> bool:
@@ -133,6 +138,11 @@ class SystemClock:
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+
+@functools.cache
+def _nowhere() -> int:
+    return os.open(os.devnull, os.O_WRONLY)
 
 
 class SystemDisk:
@@ -205,17 +215,25 @@ class SystemDisk:
         allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return allowed if allowed != resource.RLIM_INFINITY else _OPEN_FILES_UNLIMITED
 
-    def read_ahead(self, fd: int, offset: int, length: int) -> None:
-        os.posix_fadvise(fd, offset, length, os.POSIX_FADV_WILLNEED)
+    def read_in_order(self, fd: int) -> None:
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+
+    def load(self, fd: int, offset: int, length: int) -> None:
+        """Sends the range to nowhere: the kernel waits for the pages and copies none, in one call for all of them. A
+        thread that came back for every few would take the interpreter from the event loop each time."""
+        while length > 0 and (loaded := os.sendfile(_nowhere(), fd, offset, length)):
+            offset += loaded
+            length -= loaded
 
     def is_resident(self, fd: int, offset: int, length: int) -> bool:
-        """Asks the kernel for single bytes of the range with the demand not to wait for them."""
+        """Asks the kernel for single bytes of the range with the demand not to wait for them: first for the last one,
+        which is what is missing when a reader has come to the end of what was read ahead for it."""
         if not _NOWAIT:
             return False
         byte = [bytearray(1)]
         last = offset + length - 1
         try:
-            for position in (*range(offset, last, _PROBE_STRIDE_BYTES), last):
+            for position in (last, *range(offset, last, _PROBE_STRIDE_BYTES)):
                 os.preadv(fd, byte, position, _NOWAIT)
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP):

@@ -37,7 +37,8 @@ SCRATCH_BYTES = 256 * 1024
 STASH_BYTES = 16 * 1024
 BACKLOG_BYTES = 1024 * 1024
 MAX_IN_FLIGHT = 256
-SENDFILE_BYTES = 512 * 1024
+SENDFILE_BYTES = 128 * 1024
+"""What one connection sends of files before others have their turn: a tenth of a millisecond or so."""
 FIRST_BUFFER_BYTES = 64 * 1024
 
 _LENGTH = Struct(">i")

@@ -50,8 +50,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("barnabas.node")
 
-TOUCH_STRIDE_BYTES = 64 * 1024
-READ_AHEAD_BYTES = 8 * 1024 * 1024
 ECHO_SECONDS = 0.25
 PLAINTEXT_PROTOCOL = 0
 
@@ -111,7 +109,9 @@ class Broker:
 
     def warm(self, parts: Sequence[FilePart], done: Callable[[BaseException | None], None]) -> None:
         """Brings file ranges into the page cache in a thread, so that sending them does not wait for the device."""
-        warming = self.run_in_thread(read_through, self.disk, parts)
+        for part in parts:
+            self.disk.read_in_order(part.file.fd)
+        warming = self.run_in_thread(load, self.disk, parts)
         warming.add_done_callback(lambda future: done(future.exception()))
 
     # ── start ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -259,15 +259,9 @@ class Broker:
             self._failure = self._failure or error
 
 
-def read_through(disk: Disk, parts: Sequence[FilePart]) -> None:
-    """Has ranges read into the page cache and waits for them, without copying them anywhere. What follows a range is
-    asked for too: the next fetch of a reader that goes on finds the page of its first batch there."""
-    byte = [bytearray(1)]
+def load(disk: Disk, parts: Sequence[FilePart]) -> None:
     for part in parts:
-        end = part.position + part.length
-        disk.read_ahead(part.file.fd, part.position, part.length + READ_AHEAD_BYTES)
-        for position in (*range(part.position, end, TOUCH_STRIDE_BYTES), end - 1):
-            disk.preadv(part.file.fd, byte, position)
+        disk.load(part.file.fd, part.position, part.length)
 
 
 def log_progress(opened: int, total: int) -> None:

@@ -215,7 +215,10 @@ class SimulatedDisk:
     def open_files_max(self) -> int:
         return 1024
 
-    def read_ahead(self, fd: int, offset: int, length: int) -> None:  # noqa: ARG002 (all of it is in memory)
+    def read_in_order(self, fd: int) -> None:
+        self._file(fd)
+
+    def load(self, fd: int, offset: int, length: int) -> None:  # noqa: ARG002 (all of it is in memory)
         self._file(fd)
 
     def is_resident(self, fd: int, offset: int, length: int) -> bool:
