@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("barnabas.listener")
 
 ACCEPTS_PER_TURN = 64
+ALONE_SECONDS = 0.1
 
 
 class ConnectionLimits:
@@ -85,6 +86,9 @@ class ListenerServer:
         self.scratch_view = memoryview(self.scratch)
         self.buffers = BufferPool()
         self.connections: set[Connection] = set()
+        self.last_heard: Connection | None = None
+        self.last_change_of_voice = 0.0
+        """When somebody sent something who was not the last one to do so."""
         self._send_buffer_bytes = send_buffer_bytes
         self._receive_buffer_bytes = receive_buffer_bytes
         self._socket: socket.socket | None = None
@@ -198,10 +202,16 @@ class ListenerServer:
 
     def connection_closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
+        if self.last_heard is connection:
+            self.last_heard = None
         self.frame_memory_freed()
         self.census.left(connection.peer[0])
         if not self._is_accepting:
             self._resume_accepting()
+
+    def hears_one(self) -> bool:
+        """Whether one connection alone has been sending for a while."""
+        return self.loop.time() - self.last_change_of_voice > ALONE_SECONDS
 
     def has_memory_for(self, frame_bytes: int) -> bool:
         """Whether `queued.max.request.bytes` lets one more large frame in. The first always may."""
