@@ -162,11 +162,8 @@ def _poll_for(selector: selectors.BaseSelector, waiting: bytes, seconds: float) 
 @pytest.mark.full
 @pytest.mark.timeout(1_800)
 def test_reading_five_gigabytes_of_evicted_segments_leaves_others_their_speed(victim: Node, topic: str) -> None:
-    """A reader of cold data waits for the disk, and nobody waits with it.
-
-    On a small machine any fast reader takes processor time from its neighbours, so that the neighbour's 99th
-    percentile is compared with the one beside the same read from the page cache: twice as long at most.
-    """
+    """A reader of cold data waits for the disk, and nobody waits with it: the neighbour's 99th percentile at most
+    doubles. What it is alone is measured before and after, as a small machine has its moods."""
     total_bytes = 5 << 30
     data = batch([os.urandom(1_000_000)])
     with Connection(victim.port) as connection:
@@ -177,12 +174,12 @@ def test_reading_five_gigabytes_of_evicted_segments_leaves_others_their_speed(vi
         _write_back(victim, cold.name)
         round_trip_s(connection, small, 1_000)
         alone = round_trip_s(connection, small, 10_000)
-        beside_warm = _beside_a_reader(connection, small, victim.port, cold, len(data), total_bytes)
         _evict(victim, cold.name)
         beside_cold = _beside_a_reader(connection, small, victim.port, cold, len(data), total_bytes)
-    alone_ms, warm_ms, cold_ms = (1000 * percentile(each, 0.99) for each in (alone, beside_warm, beside_cold))
-    print(f"p99 of the neighbour: {alone_ms:.2f} ms alone, {warm_ms:.2f} ms beside a warm read, {cold_ms:.2f} ms cold")
-    assert cold_ms <= 2 * max(alone_ms, warm_ms)
+        alone += round_trip_s(connection, small, 10_000)
+    alone_ms, cold_ms = (1000 * percentile(each, 0.99) for each in (alone, beside_cold))
+    print(f"p99 of the neighbour: {alone_ms:.2f} ms alone, {cold_ms:.2f} ms beside a reader of cold data")
+    assert cold_ms <= 2 * alone_ms
 
 
 def _beside_a_reader(
