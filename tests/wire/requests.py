@@ -68,9 +68,16 @@ def produce_request(
 
 
 def produce(
-    connection: Connection, topic: Topic, records: bytes | None, version: int = 12, *, acks: int = -1
+    connection: Connection,
+    topic: Topic,
+    records: bytes | None,
+    version: int = 12,
+    *,
+    acks: int = -1,
+    partition: int = 0,
 ) -> m.ProduceResponse.PartitionProduceResponse:
-    answer = connection.call(produce_request(topic, records, version, acks=acks), version, m.ProduceResponse)
+    request = produce_request(topic, records, version, acks=acks, partition=partition)
+    answer = connection.call(request, version, m.ProduceResponse)
     return answer.responses[0].partition_responses[0]
 
 

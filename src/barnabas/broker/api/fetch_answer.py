@@ -95,10 +95,12 @@ class PartsWriter:
         return parts
 
 
-def encode_answer(version: int, correlation_id: int, topics: list[tuple[bytes, list[PartitionRead]]]) -> list[Part]:
+def encode_answer(
+    version: int, correlation_id: int, topics: list[tuple[bytes, list[PartitionRead]]], session_id: int = 0
+) -> list[Part]:
     writer = PartsWriter()
     try:
-        _write_answer(writer, version, topics)
+        _write_answer(writer, version, topics, session_id)
     except BaseException:
         release_parts(writer.parts)
         raise
@@ -108,25 +110,29 @@ def encode_answer(version: int, correlation_id: int, topics: list[tuple[bytes, l
 def encode_without_records(version: int, topics: list[tuple[bytes, list[PartitionRead]]]) -> bytes:
     """What follows the correlation id in an answer that holds no records."""
     writer = PartsWriter()
-    _write_answer(writer, version, topics)
+    _write_answer(writer, version, topics, 0)
     return bytes(writer.head[_FRAME.size :])
 
 
-def _write_answer(writer: PartsWriter, version: int, topics: list[tuple[bytes, list[PartitionRead]]]) -> None:
+def _write_answer(
+    writer: PartsWriter, version: int, topics: list[tuple[bytes, list[PartitionRead]]], session_id: int
+) -> None:
     if version >= FIRST_FLEXIBLE_VERSION:
-        writer.head += b"\0\0\0\0\0\0\0\0\0\0\0"  # header tags, throttle time, error code, session id
+        writer.head += b"\0\0\0\0\0\0\0"  # header tags, throttle time, error code
+        writer.head += _I32.pack(session_id)
         _write_flexible(writer, version, topics)
     else:
         writer.head += b"\0\0\0\0"
         if version >= FIRST_VERSION_WITH_SESSIONS:
-            writer.head += b"\0\0\0\0\0\0"
+            writer.head += b"\0\0"
+            writer.head += _I32.pack(session_id)
         _write_classic(writer, version, topics)
 
 
-def encode_session_error(version: int, correlation_id: int, error: Error) -> bytes:
-    """An answer without topics: the session that the client speaks of does not exist."""
+def encode_session_error(version: int, correlation_id: int, error: Error, session_id: int = 0) -> bytes:
+    """An answer without topics: the session that the client speaks of does not exist, or is not where it believes."""
     is_flexible = version >= FIRST_FLEXIBLE_VERSION
-    body = (b"\0" if is_flexible else b"") + b"\0\0\0\0" + _I16.pack(error) + b"\0\0\0\0"
+    body = (b"\0" if is_flexible else b"") + b"\0\0\0\0" + _I16.pack(error) + _I32.pack(session_id)
     body += b"\x01\0" if is_flexible else b"\0\0\0\0"
     return _FRAME.pack(4 + len(body), correlation_id) + body
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.broker.api.fetch import ISOLATION_LEVELS, READ_COMMITTED, readable_end
+from barnabas.broker.api.fetch import ISOLATION_LEVELS, READ_COMMITTED
+from barnabas.broker.api.fetch_partitions import readable_end
 from barnabas.broker.dispatch import handles
 from barnabas.log.timestamps import LAST_TIMESTAMP, learn
 from barnabas.protocol import messages as m

@@ -21,7 +21,7 @@ from barnabas.metadata.image import (
     TopicImage,
     TopicsImage,
 )
-from barnabas.ports import SystemDisk
+from barnabas.ports import SystemDisk, SystemRandom
 from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.uuids import Uuid
 
@@ -89,6 +89,7 @@ def a_broker(
         loop=loop,
         run_in_thread=partial(loop.run_in_executor, None),
         disk=disk or SystemDisk(),
+        random=SystemRandom(),
     )
     broker.api = ApiState(cast("Broker", broker))
     return cast("Broker", broker)

@@ -1,0 +1,144 @@
+"""The partitions of a fetch: found by name or id, and read within limits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.broker.api.fetch_answer import PartitionRead
+from barnabas.protocol.errors import Error, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from barnabas.broker.server import Broker
+    from barnabas.log.partition_log import LogPosition
+    from barnabas.protocol import messages as m
+    from barnabas.replication.hosted import HostedPartition
+
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+UNKNOWN_PARTITION_ERRORS = (Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID)
+NOT_TOLD = -1
+
+TopicKey = bytes
+"""A topic as a request names it: the bytes of its name, or its id."""
+Entries = dict[tuple[TopicKey, int], "FetchEntry"]
+TopicEntries = list[tuple[TopicKey, list["FetchEntry"]]]
+
+
+class FetchEntry:
+    """One partition of a fetch."""
+
+    __slots__ = (
+        "error",
+        "hosted",
+        "index",
+        "last_fetched_epoch",
+        "leader_epoch",
+        "max_bytes",
+        "offset",
+        "told_high_watermark",
+        "told_log_start",
+    )
+
+    def __init__(self, asked: m.FetchRequest.FetchPartition) -> None:
+        self.index = asked.partition
+        self.hosted: HostedPartition | None = None
+        self.error = Error.NONE
+        self.told_high_watermark = NOT_TOLD
+        self.told_log_start = NOT_TOLD
+        self.ask(asked)
+
+    def ask(self, asked: m.FetchRequest.FetchPartition) -> None:
+        """Takes over from where, how much and by whose word the reader wants to read."""
+        self.offset = asked.fetch_offset
+        self.max_bytes = asked.partition_max_bytes
+        self.leader_epoch = asked.current_leader_epoch
+        self.last_fetched_epoch = asked.last_fetched_epoch
+
+    def find(self, broker: Broker, topic: TopicKey, version: int) -> None:
+        """Looks the partition up, for as long as the metadata generation stays."""
+        find = broker.replicas.find_by_id if version >= FIRST_VERSION_WITH_TOPIC_IDS else broker.replicas.find_by_name
+        try:
+            self.hosted, self.error = find(topic, self.index), Error.NONE
+        except KafkaError as refused:
+            self.hosted, self.error = None, refused.error
+
+    @property
+    def is_unknown(self) -> bool:
+        return self.hosted is None and self.error in UNKNOWN_PARTITION_ERRORS
+
+
+def look_up(broker: Broker, request: m.FetchRequest, version: int) -> Entries:
+    """The partitions that a request names. Of one that is named twice the last mention counts, in the place of the
+    first."""
+    entries: Entries = {}
+    for topic in request.topics:
+        key = topic.topic_id if version >= FIRST_VERSION_WITH_TOPIC_IDS else topic.topic.encode()
+        for asked in topic.partitions:
+            entry = entries[key, asked.partition] = FetchEntry(asked)
+            entry.find(broker, key, version)
+    return entries
+
+
+def group_by_topic(entries: Entries) -> TopicEntries:
+    """Neighbours of one topic come together, and partitions that do not exist last. The order stays otherwise, for it
+    is the one in which limits are used up."""
+    known = [(key, entry) for key, entry in entries.items() if not entry.is_unknown]
+    if len(known) < len(entries):
+        known += [(key, entry) for key, entry in entries.items() if entry.is_unknown]
+    return group_neighbours((topic, entry) for (topic, _), entry in known)
+
+
+def group_neighbours(entries: Iterable[tuple[TopicKey, FetchEntry]]) -> TopicEntries:
+    topics: TopicEntries = []
+    last = None
+    for topic, entry in entries:
+        if topic != last:
+            last, neighbours = topic, [entry]
+            topics.append((topic, neighbours))
+        else:
+            neighbours.append(entry)
+    return topics
+
+
+def readable_end(hosted: HostedPartition, is_committed: bool) -> LogPosition:  # noqa: ARG001
+    """How far a reader may see: the high watermark. No transactions exist, so all of that is stable."""
+    return hosted.state.high_watermark
+
+
+def read_partition(entry: FetchEntry, is_committed: bool, max_bytes: int, is_first: bool) -> PartitionRead:
+    hosted = entry.hosted
+    if hosted is None:
+        read = PartitionRead(entry.index, entry.error)
+        read.has_aborted_list = entry.is_unknown
+        return read
+    state = hosted.state
+    if not state.is_leader:
+        return PartitionRead(entry.index, Error.NOT_LEADER_OR_FOLLOWER)
+    error = state.check_reader_epoch(entry.leader_epoch)
+    if error:
+        return PartitionRead(entry.index, error)
+    log = hosted.log
+    read = PartitionRead(entry.index, Error.NONE)
+    read.high_watermark = read.last_stable_offset = state.high_watermark.offset
+    read.log_start_offset = log.log_start_offset
+    read.has_aborted_list = is_committed
+    if entry.last_fetched_epoch >= 0 and (
+        entry.last_fetched_epoch != log.latest_epoch or entry.offset > log.log_end_offset
+    ):
+        epoch, end_offset = log.end_offset_for_epoch(entry.last_fetched_epoch)
+        if end_offset < 0:
+            return PartitionRead(entry.index, Error.OFFSET_OUT_OF_RANGE)
+        if epoch < entry.last_fetched_epoch or end_offset < entry.offset:
+            read.diverging = (epoch, end_offset)
+            return read
+    if not log.log_start_offset <= entry.offset <= log.log_end_offset:
+        return PartitionRead(entry.index, Error.OFFSET_OUT_OF_RANGE)
+    end = readable_end(hosted, is_committed)
+    if entry.offset < end.offset and (max_bytes > 0 or is_first):
+        try:
+            read.records = log.read(entry.offset, max_bytes, end, whole_first_batch=is_first)
+        except KafkaError as failed:
+            return PartitionRead(entry.index, failed.error)
+        read.is_cold = read.records is not None and log.is_cold(read.records)
+    return read
