@@ -16,6 +16,7 @@ really arrived, never by what its length field claims.
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 from collections import deque
@@ -44,6 +45,8 @@ SENDFILE_BYTES_ALONE = 512 * 1024
 FIRST_BUFFER_BYTES = 64 * 1024
 
 _LENGTH = Struct(">i")
+_FILE_ERRORS = (errno.EIO, errno.EUCLEAN)
+"""What a disk has, and a client that has gone away has not."""
 
 
 class FilePart:
@@ -211,7 +214,7 @@ class Connection:
                 return
             if self._must_pause() and self._pause_unless_relieved():
                 break
-        if position < end:
+        if position < end and not self.is_closed:
             self._stash = bytes(data[position:end])
 
     def _describe_bad_size(self, size: int) -> str:
@@ -265,9 +268,9 @@ class Connection:
         return self._backlog_bytes >= BACKLOG_BYTES or len(self._slots) >= MAX_IN_FLIGHT
 
     def _pause_unless_relieved(self) -> bool:
-        """Sends what it can; if too much is left, no more is read for now. True then."""
+        """Sends what it can; if too much is left, or nobody is there to take it, no more is read for now. True then."""
         self._send()
-        if not self._must_pause():
+        if not self._must_pause() and not self.is_closed:
             return False
         self._pause()
         return True
@@ -364,7 +367,7 @@ class Connection:
                     budget = budget or (SENDFILE_BYTES_ALONE if self.server.hears_one() else SENDFILE_BYTES)
                     sent = head.file.send(self._fd, head.position, min(head.length, budget))
                     if sent == 0:
-                        raise OSError("a segment file ended before the range that was to be sent")
+                        raise OSError(errno.EIO, "a segment file ended before the range that was to be sent")
                     head.position += sent
                     head.length -= sent
                     budget -= sent
@@ -378,8 +381,11 @@ class Connection:
         except BlockingIOError:
             pass
         except OSError as error:
-            logger.debug("%s: %s", self, error)
-            self.close()
+            if error.errno in _FILE_ERRORS:
+                self.refuse(f"a file could not be sent to it: {error}")
+            else:
+                logger.debug("%s: %s", self, error)
+                self.close()
             return
         if out:
             if not self._is_writing:

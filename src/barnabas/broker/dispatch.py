@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -147,13 +147,16 @@ class Dispatcher:
             connection.reply_bytes(encode_reply(header, route.handler(self._broker, request, caller)))
             return
         slot = connection.reserve()
-        task = asyncio.ensure_future(self._answer_later(slot, header, route.handler(self._broker, request, caller)))
+        task = asyncio.ensure_future(self._answer_later(slot, header, route.handler, request, caller))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _answer_later(self, slot: Slot, header: RequestHeader, response: Awaitable[Any]) -> None:
+    async def _answer_later(
+        self, slot: Slot, header: RequestHeader, handler: Handler, request: Any, caller: Caller
+    ) -> None:
         try:
-            answer = await response
+            # Called here, not by whoever makes the task: one that is cancelled before its first step leaves nothing.
+            answer = await handler(self._broker, request, caller)
             reply = encode_reply(header, answer)
         except asyncio.CancelledError:
             slot.connection.close()

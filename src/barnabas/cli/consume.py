@@ -119,7 +119,8 @@ def parse_time(text: str) -> int:
         raise argparse.ArgumentTypeError(
             f"{text!r} is none of: beginning, end, an offset, -N, a time such as 2026-01-31T12:00:00Z, @milliseconds"
         ) from None
-    return round(moment.astimezone(UTC).timestamp() * 1000)
+    # No record is older than 1970, and to the protocol a negative time is no time: -1 is the end, -2 the beginning.
+    return max(0, round(moment.astimezone(UTC).timestamp() * 1000))
 
 
 def consumer_settings(bootstrap_server: str) -> dict[str, object]:

@@ -86,7 +86,7 @@ def build_parser() -> Parser:
 def parse_listen_address(text: str) -> tuple[str, int]:
     """A port with nothing but its colon is refused: to some it means this machine, to others every interface."""
     host, port = parse_address(text)
-    if text.strip().startswith(":"):
+    if text.strip().rpartition("://")[2].startswith(":"):
         choice = f"{DEFAULT_HOST}:{port} for this machine only, 0.0.0.0:{port} for every interface"
         raise argparse.ArgumentTypeError(f"{text!r} has no host: type {choice}")
     return host, port

@@ -49,7 +49,7 @@ class OpenedPartitions(NamedTuple):
 class DataDir:
     """Used by one thread at a time. Writing checkpoints waits for the device, so that thread may be another one."""
 
-    __slots__ = ("_clock", "_disk", "_files", "_half_made", "_kept", "_lock_fd", "_random", "path")
+    __slots__ = ("_clock", "_disk", "_files", "_half_made", "_kept", "_lock_fd", "_on_file", "_random", "path")
 
     def __init__(self, path: str, lock_fd: int, *, disk: Disk, clock: Clock, files: FilePool, random: Random) -> None:
         self.path = path
@@ -60,6 +60,8 @@ class DataDir:
         self._random = random
         self._kept: dict[str, dict[TopicPartition, int]] = {}
         """For each checkpoint, its entries of partitions that could not be opened."""
+        self._on_file: dict[str, Mapping[TopicPartition, int]] = {}
+        """For each checkpoint, its other entries, as last read or written."""
         self._half_made: set[str] = set()
         """Folders of partitions that could neither be made nor cleared away again."""
 
@@ -135,6 +137,10 @@ class DataDir:
                     opened.failures[partition] = error
                 on_progress(number, len(folders))
         self._kept = self._entries_of(opened.failures) if opened.failures else {}
+        self._on_file = {
+            checkpoints.RECOVERY_POINTS: _without(recovery_points, opened.failures),
+            checkpoints.LOG_START_OFFSETS: _without(log_start_offsets, opened.failures),
+        }
         return opened
 
     def create_partition(self, partition: TopicPartition, topic_id: Uuid, config: TopicConfig) -> PartitionLog:
@@ -172,6 +178,13 @@ class DataDir:
     def remove(self, folder: str) -> None:
         """Removes a folder that `discard` returned, or a start found left over. May take long."""
         remove_partition_folder(self._disk, folder)
+
+    def has_checkpoints_of(self, partition: TopicPartition) -> bool:
+        """Whether the files say how far a log of this name is synced or where it starts."""
+        return any(
+            partition in self._on_file.get(name, ())
+            for name in (checkpoints.RECOVERY_POINTS, checkpoints.LOG_START_OFFSETS)
+        )
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
         return self._read_offsets(checkpoints.HIGH_WATERMARKS)
@@ -226,6 +239,13 @@ class DataDir:
 
     def _write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         checkpoints.write_offsets(self._disk, f"{self.path}/{name}", {**self._kept.get(name, {}), **offsets})
+        self._on_file[name] = offsets
+
+
+def _without(
+    offsets: Mapping[TopicPartition, int], partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    return {partition: offset for partition, offset in offsets.items() if partition not in partitions}
 
 
 def recovery_points_of(logs: Iterable[PartitionLog]) -> dict[TopicPartition, int]:

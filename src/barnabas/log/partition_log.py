@@ -341,12 +341,12 @@ class PartitionLog:
         )
         if not count:
             return 0
-        if count == len(self.segments.all):
+        closed = min(count, len(self.segments.all) - 1)
+        self._drop_oldest(closed)
+        if count > closed:
+            # A full disk has no room for the segment that must take the active one's place, but the others are gone.
             self.roll(self.log_end_offset)
-        # Before any file goes, so that readers are told where the log starts even if not all of them can be removed:
-        # what is left before the start goes next time. The epochs are saved afterwards: on a full disk that fails.
-        self._set_log_start(max(self.log_start_offset, self.segments.all[count].base_offset))
-        self.segments.drop(self.segments.all[:count])
+            self._drop_oldest(1)
         self._save_epochs()
         return count
 
@@ -478,6 +478,13 @@ class PartitionLog:
     def _set_log_start(self, offset: int) -> None:
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
+
+    def _drop_oldest(self, count: int) -> None:
+        # The start moves before any file goes, so that readers are told where the log starts even if not all of them
+        # can be removed: what is left before the start goes next time. The caller saves the epochs afterwards: on a
+        # full disk that fails.
+        self._set_log_start(max(self.log_start_offset, self.segments.all[count].base_offset))
+        self.segments.drop(self.segments.all[:count])
 
     def _drop_segments_after(self, offset: int) -> None:
         """Drops the segments that begin after `offset`, the newest first: if one cannot go, the log ends with it."""

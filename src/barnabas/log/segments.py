@@ -167,7 +167,10 @@ class Segments:
         """Whether reading so much of a file might wait for the device."""
         if file is self.active.file and position >= self.active.size - HOT_TAIL_BYTES:
             return False
-        return not self.disk.is_resident(file.fd, position, length)
+        try:
+            return not self.disk.is_resident(file.fd, position, length)
+        except OSError as error:
+            raise self.storage_error("read", error) from error
 
     def must_roll(self, size: int, last_offset: int, max_ms: int, now_ms: int) -> bool:
         """Whether a batch has to go to a new segment: the active one is full or, measured by its records, old."""
@@ -244,22 +247,26 @@ class Segments:
 
     def create(self, base_offset: int) -> Segment:
         allocate_bytes = self.config.segment_bytes if self.config.preallocate else 0
+        # A segment of this name that was truncated may have left one, which nothing else would replace. It goes first:
+        # where this fails, no empty segment is left behind.
+        unlink_if_there(self.disk, offset_file(self.folder, base_offset, TXN_INDEX))
         new = create_segment(self.disk, self.folder, base_offset, allocate_bytes)
         new.created_ms = self._clock.now_ms()
         new.jitter_ms = self._jitter_ms()
-        # A segment of this name that was truncated may have left one, which nothing else would replace.
-        unlink_if_there(self.disk, offset_file(self.folder, base_offset, TXN_INDEX))
         self.unsynced.note(FOLDER_ITSELF)
         return new
 
     def replace_all(self, base_offset: int) -> None:
         """Drops every segment and begins anew at `base_offset`."""
         self.drop(self.all[:])
+        # Where the new one cannot be made, an empty one without files stands for it, until this is tried again.
+        self.active = Segment(self.folder, base_offset, 0)
+        self.active.max_timestamp = NO_TIMESTAMP
+        self.all.append(self.active)
         try:
-            self.active = self.create(base_offset)
+            self.active = self.all[-1] = self.create(base_offset)
         except OSError as error:
             raise self.storage_error("truncate", error) from error
-        self.all.append(self.active)
 
     def drop(self, segments: Iterable[Segment]) -> None:
         """Takes segments out of the log, in this order; their files are unlinked later, with `deletions`. If the file
@@ -438,6 +445,9 @@ class Segments:
         if segment.index.write_pending():
             self._note_index_files(segment)
         self._cut_file(segment)
+        if self.config.preallocate:
+            # Its batches may be on the device already, and after them the space that was just given back.
+            self.unsynced.note(offset_name(segment.base_offset, LOG))
 
     def _recompute_tail(self, segment: Segment) -> int:
         """What is kept of the last batches of a segment that was cut. Returns the offset after the last."""

@@ -11,6 +11,7 @@ with the chores, and when a log of that name is wanted. What fails for one log, 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from contextlib import suppress
@@ -22,7 +23,7 @@ from barnabas.protocol.errors import KafkaError
 from barnabas.replication.failures import Failures
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from barnabas.config.topic import TopicConfig
     from barnabas.log.data_dir import DataDir
@@ -74,6 +75,8 @@ class LogStore:
         self._in_the_way: dict[PartitionLog, Callable[[], None]] = {}
         """Logs that no topic has any more but whose folders have their names still, with what renames them."""
         self._doomed: list[_Doomed] = []
+        self._checkpointing = asyncio.Lock()
+        """What a checkpoint is to say is gathered and written under it, so that none overtakes a newer one."""
         self._recovery_point_failures = Failures("checkpointing recovery points", logger)
         self._log_start_failures = Failures("checkpointing log start offsets", logger)
         self._high_watermark_failures = Failures("checkpointing high watermarks", logger)
@@ -151,6 +154,16 @@ class LogStore:
         logs_in = Counter(self._logs.values())
         return min((data_dir for _, data_dir in self._dirs), key=lambda data_dir: logs_in[data_dir])
 
+    async def forget_predecessors(self, places: Iterable[tuple[TopicPartition, DataDir]]) -> None:
+        """Before logs are made whose names others had: after a crash, what the checkpoints say of those would be
+        believed of these, and a log that ends before it starts is removed. Raises OSError if they cannot be written."""
+        async with self._checkpointing:
+            stale = {data_dir for name, data_dir in places if data_dir.has_checkpoints_of(name)}
+            for data_dir, logs in self._logs_by_dir() if stale else ():
+                if data_dir in stale:
+                    await self._run_in_thread(data_dir.write_log_start_offsets, log_start_offsets_of(logs))
+                    await self._run_in_thread(data_dir.write_recovery_points, recovery_points_of(logs))
+
     def create(
         self, data_dir: DataDir, topic: str, topic_id: Uuid, partition: int, config: TopicConfig
     ) -> PartitionLog:
@@ -204,15 +217,17 @@ class LogStore:
 
     async def checkpoint_recovery_points(self) -> None:
         self._recovery_point_failures.begin_round()
-        for data_dir, logs in self._logs_by_dir():
-            with self._recovery_point_failures.of(data_dir.path):
-                await self._run_in_thread(data_dir.write_recovery_points, recovery_points_of(logs))
+        async with self._checkpointing:
+            for data_dir, logs in self._logs_by_dir():
+                with self._recovery_point_failures.of(data_dir.path):
+                    await self._run_in_thread(data_dir.write_recovery_points, recovery_points_of(logs))
 
     async def checkpoint_log_starts(self) -> None:
         self._log_start_failures.begin_round()
-        for data_dir, logs in self._logs_by_dir():
-            with self._log_start_failures.of(data_dir.path):
-                await self._run_in_thread(data_dir.write_log_start_offsets, log_start_offsets_of(logs))
+        async with self._checkpointing:
+            for data_dir, logs in self._logs_by_dir():
+                with self._log_start_failures.of(data_dir.path):
+                    await self._run_in_thread(data_dir.write_log_start_offsets, log_start_offsets_of(logs))
 
     async def checkpoint_high_watermarks(self, offsets: Mapping[PartitionLog, int]) -> None:
         """Of the logs that are served, as given; of the others, as they were at start."""

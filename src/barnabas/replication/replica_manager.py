@@ -15,6 +15,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config.topic import TopicConfig, resolve_topic_config
+from barnabas.log.checkpoints import TopicPartition
 from barnabas.metadata.image import ConfigResource, MetadataDelta, MetadataImage, ResourceType, TopicImage
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.uuids import Uuid
@@ -171,6 +172,14 @@ class ReplicaManager:
                 assert directory is not None, "only partitions with a replica here are made here"
                 to_create.append((index, self._store.choose(directory)))
         if to_create:
+            try:
+                await self._store.forget_predecessors(
+                    (TopicPartition(topic.name, index), data_dir) for index, data_dir in to_create
+                )
+            except OSError as error:
+                for index, _ in to_create:
+                    self._note_offline(topic, index, error)
+                return logs
             for created in await self._run_in_thread(self._create_logs, topic, to_create, config):
                 if isinstance(created.log, Exception):
                     self._note_offline(topic, created.partition, created.log)

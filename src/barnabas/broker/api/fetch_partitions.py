@@ -138,7 +138,7 @@ def read_partition(entry: FetchEntry, is_committed: bool, max_bytes: int, is_fir
     if entry.offset < end.offset and (max_bytes > 0 or is_first):
         try:
             read.records = log.read(entry.offset, max_bytes, end, whole_first_batch=is_first)
+            read.is_cold = read.records is not None and log.is_cold(read.records)
         except KafkaError as failed:
             return PartitionRead(entry.index, failed.error)
-        read.is_cold = read.records is not None and log.is_cold(read.records)
     return read

@@ -165,9 +165,12 @@ def is_all_committed(answers: Answers) -> bool:
 
 
 class DelayedProduce(Slot):
-    """A write that is not acknowledged yet: it waits for the disk, or with acks=all for the in-sync replicas."""
+    """A write that is not acknowledged yet: it waits for the disk, or with acks=all for the in-sync replicas.
 
-    __slots__ = ("_answers", "_broker", "_correlation_id", "_request", "_version")
+    It keeps what it needs of its request, and not the request: that is as large as the batches in it.
+    """
+
+    __slots__ = ("_acks", "_answers", "_broker", "_correlation_id", "_timeout_ms", "_version")
 
     def __init__(
         self, broker: Broker, connection: Connection, version: int, request: ProduceRequest, answers: Answers
@@ -176,7 +179,8 @@ class DelayedProduce(Slot):
         self._broker = broker
         self._version = version
         self._correlation_id = connection.correlation_id
-        self._request = request
+        self._acks = request.acks
+        self._timeout_ms = request.timeout_ms
         self._answers = answers
         connection.line_up(self)
 
@@ -188,14 +192,14 @@ class DelayedProduce(Slot):
                 for answer in partitions:
                     answer.error, answer.message = Error.KAFKA_STORAGE_ERROR, str(error)
             self._reply()
-        elif self._request.acks == ACKS_ALL and not is_all_committed(self._answers):
+        elif self._acks == ACKS_ALL and not is_all_committed(self._answers) and not self.connection.is_closed:
             self.wait_for_replicas()
         else:
             self._reply()
 
     def wait_for_replicas(self) -> None:
         watched = [a.hosted.watchers for _, partitions in self._answers for a in partitions if a.hosted is not None]
-        self._broker.purgatory.park(self, self._request.timeout_ms, watched)
+        self._broker.purgatory.park(self, self._timeout_ms, watched)
 
     def is_ready(self) -> bool:
         return is_all_committed(self._answers)
