@@ -30,7 +30,7 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("library", PROGRAMS)
 def test_a_program_of_the_readme_prints_a_greeting(library: str, node: Peer, topic: str) -> None:
-    program = PROGRAMS[library].replace(ADDRESS, node.bootstrap).replace("greetings", topic)
+    program = PROGRAMS[library].replace(ADDRESS, node.bootstrap).replace("greetings", topic).replace("readers", topic)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=TIMEOUT_S)
     assert done.stdout.startswith("b'hello from "), done.stderr
 

@@ -1,4 +1,5 @@
-"""Requests for the tests: for every API and version of a single node one that succeeds, and what they consist of."""
+"""Requests for the tests: for every API and version of a single node one with a known outcome, and what they consist
+of."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import APIS, ApiKey
+from barnabas.protocol.errors import Error
 from barnabas.protocol.uuids import Uuid
 from tests.peers import wait_until
 
@@ -21,6 +23,8 @@ TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 EARLIEST, LATEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -2, -1, -3, -4, -5, -6
 PRODUCE_BY_ID, FETCH_BY_ID = 13, 13
 """The first versions that name topics by id."""
+OFFSETS_BY_ID, OFFSETS_OF_MANY_GROUPS, LEAVE_OF_MANY_MEMBERS = 10, 8, 3
+GROUP, NO_GROUP = "a group", "no such group"
 
 
 class Topic(NamedTuple):
@@ -171,8 +175,8 @@ def _metadata(c: Context) -> Message:
 
 def _find_coordinator(c: Context) -> Message:
     if c.version >= 4:
-        return m.FindCoordinatorRequest(coordinator_keys=["a group"])
-    return m.FindCoordinatorRequest(key="a group")
+        return m.FindCoordinatorRequest(coordinator_keys=[GROUP])
+    return m.FindCoordinatorRequest(key=GROUP)
 
 
 def _api_versions(_: Context) -> Message:
@@ -239,6 +243,89 @@ def _init_producer_id(_: Context) -> Message:
     return m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
 
 
+def _offset_commit(c: Context) -> Message:
+    request = m.OffsetCommitRequest
+    partition = request.OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="here")
+    if c.version >= OFFSETS_BY_ID:
+        topic = request.OffsetCommitRequestTopic(topic_id=c.topic.id, partitions=[partition])
+    else:
+        topic = request.OffsetCommitRequestTopic(name=c.topic.name, partitions=[partition])
+    return request(group_id=GROUP, topics=[topic])
+
+
+def _offset_fetch(c: Context) -> Message:
+    request = m.OffsetFetchRequest
+    if c.version < OFFSETS_OF_MANY_GROUPS:
+        wanted = request.OffsetFetchRequestTopic(name=c.topic.name, partition_indexes=[0])
+        return request(group_id=GROUP, topics=[wanted])
+    if c.version >= OFFSETS_BY_ID:
+        topic = request.OffsetFetchRequestTopics(topic_id=c.topic.id, partition_indexes=[0])
+    else:
+        topic = request.OffsetFetchRequestTopics(name=c.topic.name, partition_indexes=[0])
+    return request(groups=[request.OffsetFetchRequestGroup(group_id=GROUP, topics=[topic])])
+
+
+def _offset_delete(c: Context) -> Message:
+    request = m.OffsetDeleteRequest
+    partition = request.OffsetDeleteRequestPartition(partition_index=0)
+    topic = request.OffsetDeleteRequestTopic(name=c.topic.name, partitions=[partition])
+    return request(group_id=NO_GROUP, topics=[topic])
+
+
+def _join_group(_: Context) -> Message:
+    request = m.JoinGroupRequest
+    protocol = request.JoinGroupRequestProtocol(name="range", metadata=b"")
+    return request(
+        group_id=NO_GROUP,
+        member_id="nobody",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=[protocol],
+    )
+
+
+def _sync_group(_: Context) -> Message:
+    return m.SyncGroupRequest(
+        group_id=NO_GROUP, member_id="nobody", generation_id=1, protocol_type="consumer", protocol_name="range"
+    )
+
+
+def _heartbeat(_: Context) -> Message:
+    return m.HeartbeatRequest(group_id=NO_GROUP, member_id="nobody", generation_id=1)
+
+
+def _leave_group(c: Context) -> Message:
+    request = m.LeaveGroupRequest
+    if c.version < LEAVE_OF_MANY_MEMBERS:
+        return request(group_id=NO_GROUP, member_id="nobody")
+    return request(group_id=NO_GROUP, members=[request.MemberIdentity(member_id="nobody")])
+
+
+def _list_groups(_: Context) -> Message:
+    return m.ListGroupsRequest()
+
+
+def _describe_groups(_: Context) -> Message:
+    return m.DescribeGroupsRequest(groups=[NO_GROUP])
+
+
+def _delete_groups(_: Context) -> Message:
+    return m.DeleteGroupsRequest(groups_names=[NO_GROUP])
+
+
+def _consumer_group_describe(_: Context) -> Message:
+    return m.ConsumerGroupDescribeRequest(group_ids=[NO_GROUP])
+
+
+def _share_group_describe(_: Context) -> Message:
+    return m.ShareGroupDescribeRequest(group_ids=[NO_GROUP])
+
+
+def _streams_group_describe(_: Context) -> Message:
+    return m.StreamsGroupDescribeRequest(group_ids=[NO_GROUP])
+
+
 REQUESTS: dict[ApiKey, Callable[[Context], Message]] = {
     ApiKey.PRODUCE: _produce,
     ApiKey.FETCH: _fetch,
@@ -256,8 +343,35 @@ REQUESTS: dict[ApiKey, Callable[[Context], Message]] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _incremental_alter_configs,
     ApiKey.DESCRIBE_CLUSTER: _describe_cluster,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _describe_topic_partitions,
+    ApiKey.OFFSET_COMMIT: _offset_commit,
+    ApiKey.OFFSET_FETCH: _offset_fetch,
+    ApiKey.OFFSET_DELETE: _offset_delete,
+    ApiKey.JOIN_GROUP: _join_group,
+    ApiKey.SYNC_GROUP: _sync_group,
+    ApiKey.HEARTBEAT: _heartbeat,
+    ApiKey.LEAVE_GROUP: _leave_group,
+    ApiKey.LIST_GROUPS: _list_groups,
+    ApiKey.DESCRIBE_GROUPS: _describe_groups,
+    ApiKey.DELETE_GROUPS: _delete_groups,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: _consumer_group_describe,
+    ApiKey.SHARE_GROUP_DESCRIBE: _share_group_describe,
+    ApiKey.STREAMS_GROUP_DESCRIBE: _streams_group_describe,
 }
-"""The APIs of a single node; each maker gives a request that succeeds."""
+"""The APIs of a single node; each maker gives a request that succeeds, unless `OUTCOMES` has another outcome."""
+
+OUTCOMES: dict[ApiKey, set[Error]] = {
+    ApiKey.OFFSET_DELETE: {Error.GROUP_ID_NOT_FOUND},
+    ApiKey.JOIN_GROUP: {Error.UNKNOWN_MEMBER_ID},
+    ApiKey.SYNC_GROUP: {Error.UNKNOWN_MEMBER_ID},
+    ApiKey.HEARTBEAT: {Error.UNKNOWN_MEMBER_ID},
+    ApiKey.LEAVE_GROUP: {Error.NONE, Error.UNKNOWN_MEMBER_ID},
+    ApiKey.DESCRIBE_GROUPS: {Error.NONE, Error.GROUP_ID_NOT_FOUND},
+    ApiKey.DELETE_GROUPS: {Error.GROUP_ID_NOT_FOUND},
+    ApiKey.CONSUMER_GROUP_DESCRIBE: {Error.GROUP_ID_NOT_FOUND},
+    ApiKey.SHARE_GROUP_DESCRIBE: {Error.GROUP_ID_NOT_FOUND},
+    ApiKey.STREAMS_GROUP_DESCRIBE: {Error.GROUP_ID_NOT_FOUND},
+}
+"""The error codes that may be in an answer, for requests that name a group or a member that does not exist."""
 
 
 def every_version() -> list[tuple[ApiKey, int]]:

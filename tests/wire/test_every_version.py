@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,8 +12,8 @@ from barnabas.protocol.api import APIS, ApiKey
 from barnabas.protocol.errors import Error
 from tests.peers import wait_until
 from tests.wire.batches import batch
-from tests.wire.connection import ClosedError, Connection, response_of
-from tests.wire.requests import REQUESTS, Context, Topic, error_codes, every_version, produce
+from tests.wire.connection import HOST, ClosedError, Connection, response_of
+from tests.wire.requests import GROUP, OUTCOMES, REQUESTS, Context, Topic, error_codes, every_version, produce
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +23,15 @@ if TYPE_CHECKING:
 ANSWERED_BEYOND = (ApiKey.API_VERSIONS, ApiKey.INIT_PRODUCER_ID)
 """ApiVersions answers any version; of InitProducerId Kafka has an unstable one beyond the last."""
 
+FIND_MANY = 4
+NOT_YET = {Error.COORDINATOR_LOAD_IN_PROGRESS, Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR}
+
+
+@pytest.fixture(autouse=True)
+def coordinator(connection: Connection) -> None:
+    """The topic of groups is created when somebody first asks for a coordinator."""
+    connection.call(m.FindCoordinatorRequest(key=GROUP), 3, m.FindCoordinatorResponse)
+
 
 @pytest.mark.parametrize(("api", "version"), every_version(), ids=lambda each: getattr(each, "name", f"v{each}"))
 def test_every_version_of_every_api_answers(
@@ -29,14 +39,14 @@ def test_every_version_of_every_api_answers(
 ) -> None:
     assert produce(connection, wire_topic, batch()).error_code == Error.NONE
     request = REQUESTS[api](Context(wire_topic, f"{wire_topic.name}-free", version, batch()))
-    allowed = {Error.NONE, Error.COORDINATOR_NOT_AVAILABLE} if api is ApiKey.FIND_COORDINATOR else {Error.NONE}
+    expected = OUTCOMES.get(api, {Error.NONE})
 
-    def succeeds() -> bool:
+    def is_answered() -> bool:
         codes = set(error_codes(connection.call(request, version, response_of(type(request)))))
-        assert codes <= allowed | {Error.COORDINATOR_LOAD_IN_PROGRESS}
-        return codes <= allowed
+        assert codes <= expected | NOT_YET
+        return codes <= expected
 
-    wait_until(succeeds, "the first block of producer ids is there, which alone a request may have to wait for")
+    wait_until(is_answered, "what a request may have to wait for is there: producer ids, or the group's coordinator")
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -104,11 +114,35 @@ def test_an_unknown_api_or_version_closes_that_connection_only(
     assert connection.call(m.ApiVersionsRequest(), 0, m.ApiVersionsResponse).error_code == Error.NONE
 
 
-def test_the_groups_coordinator_is_not_available_until_groups_exist(
-    connection: Connection, peer_kind: PeerKind
-) -> None:
+@pytest.mark.parametrize("version", range(APIS[ApiKey.FIND_COORDINATOR].max_version + 1))
+def test_the_only_node_coordinates_every_group(connection: Connection, version: int) -> None:
+    keys = [f"group {number}" for number in range(3)]
+
+    def find(key: str) -> tuple[int, int, str]:
+        if version < FIND_MANY:
+            one = connection.call(m.FindCoordinatorRequest(key=key), version, m.FindCoordinatorResponse)
+            return one.error_code, one.node_id, one.host
+        request = m.FindCoordinatorRequest(coordinator_keys=keys)
+        many = connection.call(request, version, m.FindCoordinatorResponse).coordinators
+        assert [each.key for each in many] == keys
+        return next((each.error_code, each.node_id, each.host) for each in many if each.key == key)
+
+    for key in keys:
+        wait_until(partial(_is_found, find, key), f"{key} has a coordinator")
+        assert find(key) == (Error.NONE, 1, HOST)
+
+
+def _is_found(find: Callable[[str], tuple[int, int, str]], key: str) -> bool:
+    error, _, _ = find(key)
+    assert error in {Error.NONE, Error.COORDINATOR_NOT_AVAILABLE}
+    return error == Error.NONE
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_a_transactional_id_has_no_coordinator_yet(connection: Connection, peer_kind: PeerKind, version: int) -> None:
     """A client that asks goes on asking, instead of giving up."""
-    answer = connection.call(m.FindCoordinatorRequest(key="a group"), 3, m.FindCoordinatorResponse)
+    request = m.FindCoordinatorRequest(key="a transactional id", key_type=1)
+    answer = connection.call(request, version, m.FindCoordinatorResponse)
     if peer_kind == "barnabas":
         assert answer.error_code == Error.COORDINATOR_NOT_AVAILABLE
         assert (answer.node_id, answer.port) == (-1, -1)

@@ -25,6 +25,7 @@ from barnabas.broker.controller_rules import BrokerConfigRules, controller_setti
 from barnabas.broker.doors import Doors
 from barnabas.broker.flushing import Flusher
 from barnabas.broker.folders import Folders, open_folders
+from barnabas.broker.groups.coordinator import GroupCoordinator
 from barnabas.broker.image_follower import ImageFollower
 from barnabas.broker.lifecycle import BrokerIdentity, BrokerLifecycle
 from barnabas.broker.maintenance import Maintenance
@@ -90,6 +91,7 @@ class Broker:
         self._follower = ImageFollower(MetadataImage(self.cluster_id), self._apply_image)
         self._following: asyncio.Task[None] | None = None
         self.api = ApiState(self)
+        self.groups = GroupCoordinator(self)
         self._maintenance = Maintenance(self)
         self._lifecycle: BrokerLifecycle | None = None
         self._stopping = asyncio.Event()
@@ -184,6 +186,8 @@ class Broker:
     async def _apply_image(self, image: MetadataImage, delta: MetadataDelta) -> None:
         self._take_dynamic_config(image)
         await self.replicas.apply(image, delta, self.config)
+        if delta.deleted_topics:
+            self.groups.topics_deleted(delta.deleted_topics)
 
     def _take_dynamic_config(self, image: MetadataImage) -> None:
         cluster_default, own = image.configs.of_broker(""), image.configs.of_broker(self.node_id)
@@ -235,6 +239,7 @@ class Broker:
         await self._take_step(self._maintenance.stop())
         if self._lifecycle is not None:
             await self._take_step(self._lifecycle.stop())
+        self.groups.close()
         self.purgatory.complete_all()
         self.purgatory.close()
         await self._take_step(self._doors.close())

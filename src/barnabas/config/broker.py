@@ -52,6 +52,10 @@ class BrokerConfig:
     default_replication_factor: int
     delete_topic_enable: bool
     fetch_max_bytes: int
+    group_initial_rebalance_delay_ms: int
+    group_max_session_timeout_ms: int
+    group_max_size: int
+    group_min_session_timeout_ms: int
     internal_metadata_log_segment_bytes: int | None
     listener_security_protocol_map: str
     log_cleanup_policy: tuple[str, ...]
@@ -97,6 +101,11 @@ class BrokerConfig:
     node_id: int
     num_partitions: int
     num_recovery_threads_per_data_dir: int
+    offset_metadata_max_bytes: int
+    offsets_commit_timeout_ms: int
+    offsets_load_buffer_size: int
+    offsets_retention_check_interval_ms: int
+    offsets_retention_minutes: int
     offsets_topic_num_partitions: int
     offsets_topic_replication_factor: int
     offsets_topic_segment_bytes: int

@@ -2,7 +2,8 @@
 
 Each published image is compared with the one before: logs are made in threads for partitions that are new here,
 partitions of deleted topics go, leaders and configurations change in place. Readers and writers look partitions up
-by topic name or id; `generation` moves whenever such a look-up may have another outcome.
+by topic name or id; `generation` moves whenever such a look-up may have another outcome, and `on_change` is called for
+those who act on it.
 
 A disk that fails while a log is made or taken up costs that partition, not the node: it is offline, and
 `retry_offline` tries it again later.
@@ -24,7 +25,7 @@ from barnabas.replication.log_store import OfflineLogError
 from barnabas.replication.partition import BrokerId, LeaderEpoch, PartitionState
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
     from barnabas.config.broker import BrokerConfig
     from barnabas.log.data_dir import DataDir
@@ -57,6 +58,7 @@ class ReplicaManager:
         run_in_thread: Callable[..., Awaitable[list[CreatedLog]]],
     ) -> None:
         self.generation = 0
+        self.on_change: Callable[[], None] | None = None
         self._node_id = BrokerId(node_id)
         self._store = store
         self._purgatory = purgatory
@@ -91,6 +93,10 @@ class ReplicaManager:
             known = self._image.topics.by_id(Uuid(topic_id)) if self._image is not None else None
             raise self._not_here(known, Error.UNKNOWN_TOPIC_ID, "with this id", index) from None
 
+    def partitions_of(self, topic: str) -> Mapping[int, HostedPartition]:
+        """The partitions of a topic that are hosted here, by index."""
+        return self._by_name.get(topic.encode(), {})
+
     def _not_here(self, known: TopicImage | None, unknown: Error, name: str, index: int) -> KafkaError:
         if known is None:
             return KafkaError(unknown, f"no topic {name[:NAME_SHOWN_MAX]}")
@@ -117,7 +123,7 @@ class ReplicaManager:
             for change in delta.changed_topics:
                 await self._host(change.new, image, config)
             self._apply_configs(image, delta.changed_configs, config)
-            self.generation += 1
+            self._changed()
 
     async def retry_offline(self, config: BrokerConfig) -> None:
         """Tries once more to host the partitions whose logs could not be made or taken up."""
@@ -128,7 +134,12 @@ class ReplicaManager:
                 return
             for topic in filter(None, map(image.topics.by_id, topic_ids)):
                 await self._host(topic, image, config)
-            self.generation += 1
+            self._changed()
+
+    def _changed(self) -> None:
+        self.generation += 1
+        if self.on_change is not None:
+            self.on_change()
 
     async def _host(self, topic: TopicImage, image: MetadataImage, config: BrokerConfig) -> None:
         """Follows the metadata of one topic's partitions, making the logs that are not there yet."""

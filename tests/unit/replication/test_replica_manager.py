@@ -510,6 +510,23 @@ def test_the_generation_moves_whenever_a_look_up_may_end_otherwise_and_not_witho
     asyncio.run(scenario())
 
 
+def test_who_acts_on_hosted_partitions_is_told_of_every_change(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        hosting = Hosting(tmp_path, ManualClock())
+        replicas = hosting.replicas
+        told: list[list[int]] = []
+        replicas.on_change = lambda: told.append(sorted(replicas.partitions_of("t")))
+        hosting.disk.fail("make_folder", "/t-1")
+        await hosting.follow(a_topic("t", partitions=3))
+        hosting.disk.heal()
+        await replicas.retry_offline(hosting.config)
+        await hosting.follow()
+        assert told == [[0, 2], [0, 1, 2], []]
+        hosting.stop()
+
+    asyncio.run(scenario())
+
+
 def test_settings_of_a_topic_reach_its_logs_and_those_of_the_broker_reach_all(tmp_path: Path) -> None:
     async def scenario() -> None:
         hosting = Hosting(tmp_path, ManualClock())

@@ -1,8 +1,10 @@
 """FindCoordinator: which broker looks after a group, a transactional id or a share partition.
 
-No coordinator exists yet, so every key that could have one is answered COORDINATOR_NOT_AVAILABLE: clients take it
-for a cluster that is just starting, and try again. The API is here all the same, because librdkafka takes a broker
-without it for one that cannot read LZ4.
+A group is looked after by the leader of its partition of `__consumer_offsets`. That topic is created when somebody
+first asks for a group; until it is there the answer is COORDINATOR_NOT_AVAILABLE, and clients try again.
+
+There are no coordinators of transactions and of share groups yet: every key that could have one is answered
+COORDINATOR_NOT_AVAILABLE, too.
 
 v1 asks for transactional ids · v3 is flexible · v4 asks for many keys at once · v6 asks for share partitions
 """
@@ -11,14 +13,17 @@ from __future__ import annotations
 
 import logging
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.dispatch import handles
+from barnabas.broker.groups.partitioning import OFFSETS_TOPIC, partition_of
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from barnabas.broker.dispatch import Caller
     from barnabas.broker.server import Broker
 
@@ -27,13 +32,12 @@ FIRST_VERSION_WITH_SHARE_KEYS = 6
 
 WARNED_KEYS_MAX = 1000
 
-NOWHERE_ID = -1
-NOWHERE_PORT = -1
-
-_MESSAGES = {
+_MESSAGES: Mapping[Error, str] = {
+    Error.NONE: "NONE",
     Error.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
     Error.INVALID_REQUEST: "No coordinator looks after keys of this type, or this version cannot ask for it.",
 }
+"""What an answer of before v4 says beside its error code, also where there is none."""
 
 
 logger = logging.getLogger("barnabas.coordinators")
@@ -47,49 +51,73 @@ class KeyType(IntEnum):
     SHARE = 2
 
 
+class Found(NamedTuple):
+    """A coordinator by the caller's own listener; the defaults say that there is none."""
+
+    error: Error
+    node_id: int = -1
+    host: str = ""
+    port: int = -1
+
+
 @handles(ApiKey.FIND_COORDINATOR, versions=(0, 6))
-def find_coordinator(
-    broker: Broker,  # noqa: ARG001 (every handler takes it)
-    request: m.FindCoordinatorRequest,
-    caller: Caller,
-) -> m.FindCoordinatorResponse:
-    warn_once(request, caller)
+def find_coordinator(broker: Broker, request: m.FindCoordinatorRequest, caller: Caller) -> m.FindCoordinatorResponse:
     if caller.api_version < FIRST_VERSION_WITH_MANY_KEYS:
-        error = refusal(request.key_type, request.key, caller.api_version)
+        found = find(broker, request.key_type, request.key, caller)
         return m.FindCoordinatorResponse(
-            error_code=error, error_message=_MESSAGES[error], node_id=NOWHERE_ID, port=NOWHERE_PORT
+            error_code=found.error,
+            error_message=_MESSAGES[found.error],
+            node_id=found.node_id,
+            host=found.host,
+            port=found.port,
         )
     return m.FindCoordinatorResponse(
-        coordinators=[answer_key(request.key_type, key, caller.api_version) for key in request.coordinator_keys]
+        coordinators=[
+            as_coordinator(key, find(broker, request.key_type, key, caller)) for key in request.coordinator_keys
+        ]
     )
 
 
-def warn_once(request: m.FindCoordinatorRequest, caller: Caller) -> None:
-    """A client that waits for a coordinator waits in silence: the node's log says why, once for each key."""
-    kind = "transactional id" if request.key_type == KeyType.TRANSACTION else "group"
-    for key in request.coordinator_keys or [request.key]:
-        if key not in _warned and len(_warned) < WARNED_KEYS_MAX:
-            _warned.add(key)
-            logger.warning(
-                "client %s looks for the coordinator of %s %r: there are no consumer groups and transactions yet, "
-                "use assign with an offset and without auto-commit",
-                caller.client_id,
-                kind,
-                key,
-            )
+def as_coordinator(key: str, found: Found) -> m.FindCoordinatorResponse.Coordinator:
+    return m.FindCoordinatorResponse.Coordinator(
+        key=key, error_code=found.error, node_id=found.node_id, host=found.host, port=found.port
+    )
 
 
-def answer_key(key_type: int, key: str, version: int) -> m.FindCoordinatorResponse.Coordinator:
-    error = refusal(key_type, key, version)
-    return m.FindCoordinatorResponse.Coordinator(key=key, error_code=error, node_id=NOWHERE_ID, port=NOWHERE_PORT)
+def find(broker: Broker, key_type: int, key: str, caller: Caller) -> Found:
+    if key_type == KeyType.GROUP:
+        return find_group(broker, key, caller.listener.name)
+    if key_type == KeyType.TRANSACTION:
+        warn_once(key, caller)
+        return Found(Error.COORDINATOR_NOT_AVAILABLE)
+    can_be_asked_for = caller.api_version >= FIRST_VERSION_WITH_SHARE_KEYS
+    if key_type == KeyType.SHARE and can_be_asked_for and is_share_key(key):
+        return Found(Error.COORDINATOR_NOT_AVAILABLE)
+    return Found(Error.INVALID_REQUEST)
 
 
-def refusal(key_type: int, key: str, version: int) -> Error:
-    if key_type in (KeyType.GROUP, KeyType.TRANSACTION):
-        return Error.COORDINATOR_NOT_AVAILABLE
-    if key_type == KeyType.SHARE and version >= FIRST_VERSION_WITH_SHARE_KEYS and is_share_key(key):
-        return Error.COORDINATOR_NOT_AVAILABLE
-    return Error.INVALID_REQUEST
+def find_group(broker: Broker, group_id: str, listener_name: str) -> Found:
+    topic = broker.image.topics.get(OFFSETS_TOPIC)
+    if topic is None:
+        broker.api.topic_creations.start([OFFSETS_TOPIC])
+        return Found(Error.COORDINATOR_NOT_AVAILABLE)
+    partition = topic.partitions[partition_of(group_id, len(topic.partitions))]
+    leader = broker.image.brokers.get(partition.leader)
+    endpoint = None if leader is None or leader.fenced else leader.endpoint(listener_name)
+    if leader is None or endpoint is None:
+        return Found(Error.COORDINATOR_NOT_AVAILABLE)
+    return Found(Error.NONE, leader.id, endpoint.host, endpoint.port)
+
+
+def warn_once(transactional_id: str, caller: Caller) -> None:
+    """A client that waits for a coordinator waits in silence: the node's log says why, once for each id."""
+    if transactional_id not in _warned and len(_warned) < WARNED_KEYS_MAX:
+        _warned.add(transactional_id)
+        logger.warning(
+            "client %s looks for the coordinator of transactional id %r: there are no transactions yet",
+            caller.client_id,
+            transactional_id,
+        )
 
 
 def is_share_key(key: str) -> bool:

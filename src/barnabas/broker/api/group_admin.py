@@ -1,0 +1,171 @@
+"""ListGroups, DescribeGroups, DeleteGroups, and the descriptions of groups of newer kinds, of which there are none.
+
+A request may name groups of several partitions: each partition is asked for its own, and one that cannot answer fails
+its groups only. ListGroups fails as a whole while one of the node's partitions is being loaded.
+
+ListGroups: v3 is flexible · v4 filters by state and answers it · v5 does the same with types
+DescribeGroups: v3 may ask for permitted operations · v4 shows static members · v5 is flexible · v6 has an error for a
+group that does not exist, which before is "Dead"
+DeleteGroups: v2 is flexible
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from barnabas.broker.api.cluster_view import GROUP_OPERATIONS
+from barnabas.broker.dispatch import handles
+from barnabas.groups.admin import MISSING_GROUP_IS_AN_ERROR_FROM
+from barnabas.protocol import messages as m
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.errors import Error, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import TypeAlias
+
+    from barnabas.broker.dispatch import Caller
+    from barnabas.broker.server import Broker
+    from barnabas.groups.shard import GroupShard
+
+    ClassicDescription: TypeAlias = m.DescribeGroupsResponse.DescribedGroup
+    Deleted: TypeAlias = m.DeleteGroupsResponse.DeletableGroupResult
+
+DESCRIBE_WITH_OPERATIONS = 3
+
+NewerDescription = TypeVar(
+    "NewerDescription",
+    m.ConsumerGroupDescribeResponse.DescribedGroup,
+    m.ShareGroupDescribeResponse.DescribedGroup,
+    m.StreamsGroupDescribeResponse.DescribedGroup,
+)
+
+
+@handles(ApiKey.LIST_GROUPS, versions=(0, 5))
+async def list_groups(
+    broker: Broker,
+    request: m.ListGroupsRequest,
+    caller: Caller,  # noqa: ARG001 (every handler takes it)
+) -> m.ListGroupsResponse:
+    try:
+        listed = await broker.groups.read_all(
+            lambda shard: shard.list_groups(request.states_filter, request.types_filter)
+        )
+    except KafkaError as failed:
+        return m.ListGroupsResponse(error_code=failed.error)
+    return m.ListGroupsResponse(groups=[group for groups in listed for group in groups])
+
+
+@handles(ApiKey.DESCRIBE_GROUPS, versions=(0, 6))
+async def describe_groups(broker: Broker, request: m.DescribeGroupsRequest, caller: Caller) -> m.DescribeGroupsResponse:
+    described: list[ClassicDescription] = []
+    for group_ids in by_partition(broker, request.groups):
+        described += await describe_in_one_partition(broker, group_ids, caller.api_version)
+    if caller.api_version >= DESCRIBE_WITH_OPERATIONS and request.include_authorized_operations:
+        for group in described:
+            if group.error_code == Error.NONE:
+                group.authorized_operations = GROUP_OPERATIONS
+    return m.DescribeGroupsResponse(groups=described)
+
+
+async def describe_in_one_partition(broker: Broker, group_ids: list[str], version: int) -> list[ClassicDescription]:
+    try:
+        return await broker.groups.read(group_ids[0], lambda shard: shard.describe_groups(group_ids, version))
+    except KafkaError as failed:
+        return [
+            m.DescribeGroupsResponse.DescribedGroup(group_id=group_id, error_code=failed.error)
+            for group_id in group_ids
+        ]
+
+
+@handles(ApiKey.DELETE_GROUPS, versions=(0, 2))
+async def delete_groups(
+    broker: Broker,
+    request: m.DeleteGroupsRequest,
+    caller: Caller,  # noqa: ARG001 (every handler takes it)
+) -> m.DeleteGroupsResponse:
+    results: list[Deleted] = []
+    for group_ids in by_partition(broker, dict.fromkeys(request.groups_names)):
+        results += await delete_in_one_partition(broker, group_ids)
+    return m.DeleteGroupsResponse(results=results)
+
+
+async def delete_in_one_partition(broker: Broker, group_ids: list[str]) -> list[Deleted]:
+    try:
+        response: m.DeleteGroupsResponse = await broker.groups.step(
+            group_ids[0], lambda shard, reply_to, _: shard.delete_groups(group_ids, reply_to)
+        )
+    except KafkaError as failed:
+        return [
+            m.DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=failed.error)
+            for group_id in group_ids
+        ]
+    return response.results
+
+
+def by_partition(broker: Broker, group_ids: Iterable[str]) -> list[list[str]]:
+    """The groups of each partition together, so that it is asked once."""
+    groups: dict[int, list[str]] = {}
+    for group_id in group_ids:
+        groups.setdefault(broker.groups.partition_of(group_id), []).append(group_id)
+    return list(groups.values())
+
+
+# ── groups of newer kinds ────────────────────────────────────────────────────────────────────────────────────
+
+
+@handles(ApiKey.CONSUMER_GROUP_DESCRIBE, versions=(0, 1))
+async def consumer_group_describe(
+    broker: Broker,
+    request: m.ConsumerGroupDescribeRequest,
+    caller: Caller,  # noqa: ARG001 (every handler takes it)
+) -> m.ConsumerGroupDescribeResponse:
+    described = m.ConsumerGroupDescribeResponse.DescribedGroup
+    return m.ConsumerGroupDescribeResponse(groups=await refuse_all(broker, request.group_ids, "consumer", described))
+
+
+@handles(ApiKey.SHARE_GROUP_DESCRIBE, versions=(1, 1))
+async def share_group_describe(
+    broker: Broker,
+    request: m.ShareGroupDescribeRequest,
+    caller: Caller,  # noqa: ARG001 (every handler takes it)
+) -> m.ShareGroupDescribeResponse:
+    described = m.ShareGroupDescribeResponse.DescribedGroup
+    return m.ShareGroupDescribeResponse(groups=await refuse_all(broker, request.group_ids, "share", described))
+
+
+@handles(ApiKey.STREAMS_GROUP_DESCRIBE, versions=(0, 0))
+async def streams_group_describe(
+    broker: Broker,
+    request: m.StreamsGroupDescribeRequest,
+    caller: Caller,  # noqa: ARG001 (every handler takes it)
+) -> m.StreamsGroupDescribeResponse:
+    described = m.StreamsGroupDescribeResponse.DescribedGroup
+    return m.StreamsGroupDescribeResponse(groups=await refuse_all(broker, request.group_ids, "streams", described))
+
+
+async def refuse_all(
+    broker: Broker, group_ids: Iterable[str], kind: str, described: type[NewerDescription]
+) -> list[NewerDescription]:
+    """Admin clients try this first, and take these answers for a reason to ask for a classic group."""
+    answers = []
+    for group_id in group_ids:
+        error, message = await refusal(broker, group_id, kind)
+        answers.append(described(group_id=group_id, error_code=error, error_message=message))
+    return answers
+
+
+async def refusal(broker: Broker, group_id: str, kind: str) -> tuple[Error, str | None]:
+    if not group_id:
+        return Error.INVALID_GROUP_ID, None
+
+    def exists(shard: GroupShard) -> bool:
+        (group,) = shard.describe_groups([group_id], MISSING_GROUP_IS_AN_ERROR_FROM)
+        return group.error_code == Error.NONE
+
+    try:
+        is_classic = await broker.groups.read(group_id, exists)
+    except KafkaError as failed:
+        return failed.error, None
+    missing = f"Group {group_id} is not a {kind} group." if is_classic else f"Group {group_id} not found."
+    return Error.GROUP_ID_NOT_FOUND, missing

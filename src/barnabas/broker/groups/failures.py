@@ -1,0 +1,29 @@
+"""What a client of a group is told when the group's partition cannot be written.
+
+Clients of groups do not know the errors of produce requests. They know three kinds: look for the coordinator again,
+try again soon, and give up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import Error, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_TRANSLATIONS: Mapping[Error, Error] = {
+    Error.UNKNOWN_TOPIC_OR_PARTITION: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_ENOUGH_REPLICAS: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.REQUEST_TIMED_OUT: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR,
+    Error.KAFKA_STORAGE_ERROR: Error.NOT_COORDINATOR,
+    Error.MESSAGE_TOO_LARGE: Error.UNKNOWN_SERVER_ERROR,
+    Error.RECORD_LIST_TOO_LARGE: Error.UNKNOWN_SERVER_ERROR,
+}
+
+
+def for_group_clients(error: KafkaError) -> KafkaError:
+    """The same failure in the words of the group APIs."""
+    return KafkaError(_TRANSLATIONS.get(error.error, error.error), error.message)

@@ -1,0 +1,29 @@
+"""Which partition of `__consumer_offsets` a group belongs to: its id's hash as Java computes it, so that a folder that
+went from Apache Kafka to here, or back, finds its groups where it left them.
+"""
+
+from __future__ import annotations
+
+import struct
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+_INT32_MIN = -(1 << 31)
+
+
+def partition_of(group_id: str, partition_count: int) -> int:
+    return _absolute(java_hash(group_id)) % partition_count
+
+
+def java_hash(text: str) -> int:
+    """Over UTF-16 units, in 32 bits that wrap around: a character beyond the first plane counts as two."""
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    total = 0
+    for unit in struct.unpack(f">{len(encoded) // 2}H", encoded):
+        total = (31 * total + unit) & 0xFFFFFFFF
+    return total - (1 << 32) if total & 0x80000000 else total
+
+
+def _absolute(number: int) -> int:
+    """The one number whose opposite does not fit in 32 bits counts as 0."""
+    return 0 if number == _INT32_MIN else abs(number)

@@ -1,0 +1,89 @@
+"""A classic group as a record of `__consumer_offsets`, and what the consumer protocol's metadata says of its topics.
+
+Only a group at rest is written: stable with its members and their assignment, or empty. What happens between (who
+waits, who has yet to join) is worth nothing after a restart, when every member asks again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from barnabas.groups.classic_answers import metadata_of
+from barnabas.groups.classic_member import ClassicMember, InstanceId, MemberId
+from barnabas.groups.effects import Record
+from barnabas.protocol import messages as m
+from barnabas.protocol.codec import DecodeError, decode_prefix
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from barnabas.groups.classic import ClassicGroup
+
+NO_TIMESTAMP_MS: Final = -1
+CONSUMER_PROTOCOL_TYPE: Final = "consumer"
+_VERSION_BYTES: Final = 2
+"""The consumer protocol puts its version, an int16, before the subscription."""
+
+
+def group_record(group: ClassicGroup) -> Record:
+    value = m.GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol=group.protocol_name,
+        leader=group.members.leader_id,
+        current_state_timestamp=group.state_timestamp_ms,
+        members=[_written_member(group, member) for member in group.members],
+    )
+    return Record(m.GroupMetadataKey(group=group.group_id), value)
+
+
+def _written_member(group: ClassicGroup, member: ClassicMember) -> m.GroupMetadataValue.MemberMetadata:
+    return m.GroupMetadataValue.MemberMetadata(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout=member.rebalance_timeout_ms,
+        session_timeout=member.session_timeout_ms,
+        subscription=metadata_of(group, member),
+        assignment=member.assignment,
+    )
+
+
+def members_of(value: m.GroupMetadataValue) -> Iterator[ClassicMember]:
+    """The members of a written group. Of their protocols only the selected one was kept."""
+    for written in value.members:
+        instance_id = written.group_instance_id
+        yield ClassicMember(
+            MemberId(written.member_id),
+            None if instance_id is None else InstanceId(instance_id),
+            client_id=written.client_id,
+            client_host=written.client_host,
+            session_timeout_ms=written.session_timeout,
+            rebalance_timeout_ms=(
+                written.session_timeout if written.rebalance_timeout == -1 else written.rebalance_timeout
+            ),
+            protocols={value.protocol or "": bytes(written.subscription)},
+            assignment=bytes(written.assignment),
+        )
+
+
+def subscribed_topics(group: ClassicGroup) -> frozenset[str] | None:
+    """The topics that any member of the current generation wants; None where the group's metadata does not say.
+
+    Every version of the consumer protocol's subscription begins as version 0 does, so that is what is read."""
+    if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        return None
+    if not len(group.members):
+        return frozenset()
+    topics: set[str] = set()
+    for member in group.members:
+        try:
+            subscription, _ = decode_prefix(
+                m.ConsumerProtocolSubscription, metadata_of(group, member), 0, _VERSION_BYTES
+            )
+        except DecodeError:
+            # Somebody's own assignor may keep other metadata there; the group works without the topics being known.
+            return None
+        topics.update(subscription.topics)
+    return frozenset(topics)

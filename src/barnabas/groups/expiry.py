@@ -1,0 +1,54 @@
+"""Which offsets of a group have expired: Kafka's rules on `offsets.retention.minutes`.
+
+- A group without members keeps its offsets for that long from when its last member left.
+- A group that never had members, whose offsets come from consumers that assign themselves, from each last commit.
+- A stable group of consumers keeps what it subscribes to; what it no longer does, from the last commit.
+- Any other group keeps all: nobody can tell what its members use, or a rebalance is under way.
+
+A commit of an old client may say itself when it expires, which then counts in place of the broker's retention. What
+an open transaction is about to change does not expire.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.groups.classic_record import NO_TIMESTAMP_MS
+from barnabas.groups.records import NO_EXPIRY_MS
+
+if TYPE_CHECKING:
+    from barnabas.groups.classic import ClassicGroup
+    from barnabas.groups.offsets import GroupOffsets, TopicPartition
+    from barnabas.protocol import messages as m
+
+
+def expired_offsets(group: ClassicGroup, offsets: GroupOffsets, now_ms: int, retention_ms: int) -> list[TopicPartition]:
+    if not _can_expire(group):
+        return []
+    empty_since_ms = _empty_since_ms(group)
+    return [
+        (topic, partition)
+        for topic, partitions in offsets.by_topic()
+        if not group.is_subscribed_to(topic)
+        for partition, value in partitions.items()
+        if now_ms >= _expires_at_ms(value, empty_since_ms, retention_ms) and offsets.is_stable(topic, partition)
+    ]
+
+
+def _can_expire(group: ClassicGroup) -> bool:
+    if group.protocol_type is None or group.is_empty:
+        return True
+    return group.is_stable and group.uses_consumer_protocol and group.subscribed_topics() is not None
+
+
+def _empty_since_ms(group: ClassicGroup) -> int | None:
+    """None where the last commit counts instead; of a group that an old Kafka wrote, too, as it did not say."""
+    if group.protocol_type is None or not group.is_empty or group.state_timestamp_ms == NO_TIMESTAMP_MS:
+        return None
+    return group.state_timestamp_ms
+
+
+def _expires_at_ms(value: m.OffsetCommitValue, empty_since_ms: int | None, retention_ms: int) -> int:
+    if value.expire_timestamp != NO_EXPIRY_MS:
+        return value.expire_timestamp
+    return (value.commit_timestamp if empty_since_ms is None else empty_since_ms) + retention_ms

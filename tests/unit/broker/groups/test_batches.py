@@ -1,0 +1,64 @@
+"""Records of groups go to the log in few batches, none larger than the topic allows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.broker.groups.batches import batches_of
+from barnabas.groups import records
+from barnabas.protocol import messages as m
+from barnabas.protocol.records import decode_records
+
+if TYPE_CHECKING:
+    from barnabas.groups.effects import Record
+
+NOW_MS = 1_700_000_000_000
+LARGE = 1 << 20
+
+
+def a_step(group_id: str, partitions: range, metadata: str = "") -> list[Record]:
+    value = m.OffsetCommitValue(offset=1, metadata=metadata)
+    return [records.offset_commit(group_id, "topic", partition, value) for partition in partitions]
+
+
+def contents(batch: bytes) -> list[Record | None]:
+    return [records.decode(record.key, record.value) for record in decode_records(batch)]
+
+
+def test_the_steps_of_a_turn_share_a_batch_in_their_order() -> None:
+    steps = [a_step("g1", range(2)), a_step("g2", range(1))]
+    (batch,) = batches_of(steps, LARGE, NOW_MS)
+    assert contents(batch) == [*steps[0], *steps[1]]
+    assert {record.timestamp for record in decode_records(batch)} == {NOW_MS}
+
+
+def test_nothing_to_write_makes_no_batch() -> None:
+    assert list(batches_of([], LARGE, NOW_MS)) == []
+
+
+def test_a_step_that_does_not_fit_behind_others_begins_a_batch() -> None:
+    steps = [a_step("g1", range(8)), a_step("g2", range(8))]
+    first, second = batches_of(steps, 1000, NOW_MS)
+    assert contents(first) == steps[0]
+    assert contents(second) == steps[1]
+
+
+def test_a_step_larger_than_a_batch_is_spread_over_several() -> None:
+    step = a_step("g", range(100))
+    batches = list(batches_of([step], 1000, NOW_MS))
+    assert [record for batch in batches for record in contents(batch)] == step
+    assert len(batches) > 1
+    assert max(map(len, batches)) <= 1000
+
+
+def test_a_record_larger_than_a_batch_is_left_to_the_log_to_refuse() -> None:
+    steps = [a_step("g", range(1)), a_step("g", range(1), "x" * 2000), a_step("g", range(1))]
+    sizes = [len(batch) for batch in batches_of(steps, 1000, NOW_MS)]
+    assert len(sizes) == 3
+    assert sizes[1] > 1000
+
+
+def test_a_tombstone_has_no_value() -> None:
+    (batch,) = batches_of([[records.group_tombstone("g")]], LARGE, NOW_MS)
+    (record,) = decode_records(batch)
+    assert record.value is None
