@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 
 _NUMBERS = itertools.count(1)
 
+GROUP_SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "200",
+    "group.max.size": "6",
+}
+"""Members that are gone are missed early, and the first one does not wait for others."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -76,6 +83,13 @@ def node(peer_kind: PeerKind, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield peer
 
 
+@pytest.fixture(scope="session")
+def group_node(peer_kind: PeerKind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    """One broker for all tests of groups, in which nothing takes longer than it must."""
+    with running(peer_kind, tmp_path_factory.mktemp("group-node"), GROUP_SETTINGS) as peer:
+        yield peer
+
+
 @pytest.fixture
 def make_node(peer_kind: PeerKind, tmp_path: Path) -> Iterator[MakeNode]:
     """Starts brokers with settings and folders of their own; all are gone at the end of the test."""
@@ -99,3 +113,9 @@ def fresh_node(make_node: MakeNode) -> Peer:
 def topic() -> str:
     """A name that no other test uses. The topic does not exist yet."""
     return f"topic-{next(_NUMBERS)}"
+
+
+@pytest.fixture
+def group() -> str:
+    """A name that no other test uses. The group does not exist yet."""
+    return f"group-{next(_NUMBERS)}"

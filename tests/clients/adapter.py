@@ -16,9 +16,13 @@ if TYPE_CHECKING:
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 CODECS: tuple[Codec, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
 Start = int | Literal["beginning", "end"]
+Assignor = Literal["range", "roundrobin", "cooperative-sticky"]
+TopicPartition = tuple[str, int]
 Headers = tuple[tuple[str, bytes | None], ...]
 
 DEADLINE_S = 30.0
+TURN_S = 0.02
+"""How long one poll of a member of a group takes at most."""
 
 
 class ClientError(Exception):
@@ -44,6 +48,7 @@ class Message:
 class Received:
     """A record as an application gets it."""
 
+    topic: str
     partition: int
     offset: int
     value: bytes | None
@@ -96,6 +101,67 @@ class Consumer(AbstractContextManager["Consumer"], Protocol):
     def seek(self, offset: int) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class MemberOptions:
+    """A member of a group that soon hears of a rebalance, and starts at the beginning where nothing is committed."""
+
+    assignor: Assignor = "range"
+    client_id: str = "member"
+    instance_id: str | None = None
+    session_timeout_ms: int = 10_000
+    max_poll_interval_ms: int = 300_000
+    auto_commit_interval_ms: int | None = None
+    """None: only what the test commits is committed."""
+
+
+MEMBER = MemberOptions()
+
+
+class GroupConsumer(Protocol):
+    """A consumer in a group. It takes its part in a rebalance only while it is polled."""
+
+    assignments: list[set[TopicPartition]]
+    """What each rebalance gave, to be added to what the member had where the protocol is cooperative."""
+    revocations: list[set[TopicPartition]]
+    """What each rebalance took."""
+
+    def poll(self) -> list[Received]:
+        """What has come, after at most `TURN_S`."""
+
+    def assigned(self) -> set[TopicPartition]: ...
+
+    def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        """Commit these, or the position of every partition, and wait for the answer."""
+
+    def committed(self, topic: str, partition: int) -> int | None:
+        """The group's committed offset, as the coordinator knows it."""
+
+    def seek(self, topic: str, partition: int, offset: int) -> None: ...
+
+    def pause(self, topic: str, partition: int) -> None: ...
+
+    def resume(self, topic: str, partition: int) -> None: ...
+
+    def close(self) -> None:
+        """Leave the group."""
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedMember:
+    client_id: str
+    instance_id: str | None
+    host: str
+    assigned: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedGroup:
+    state: str
+    assignor: str
+    members: dict[str, DescribedMember]
+    """By member id."""
+
+
 class Client(Protocol):
     """A library, bound to one bootstrap address."""
 
@@ -139,6 +205,25 @@ class Client(Protocol):
 
     def alter_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
         """Set these; a library that knows only the old AlterConfigs thereby drops the topic's other settings."""
+
+    def group_consumer(self, group: str, topics: Sequence[str], options: MemberOptions = MEMBER) -> GroupConsumer:
+        """A new member, subscribed to these topics; one that begins with ^ is a pattern."""
+
+    def group_names(self) -> set[str]: ...
+
+    def describe_group(self, group: str) -> DescribedGroup: ...
+
+    def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
+        """Every offset that the group has committed."""
+
+
+class GroupAdmin(Client, Protocol):
+    """A library that also changes groups."""
+
+    def delete_group(self, group: str) -> None: ...
+
+    def alter_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit in the place of a group that has no members."""
 
 
 def consume(

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.clients.members import Members
 from tests.clients.with_aiokafka import AiokafkaClient
 from tests.clients.with_confluent import ConfluentClient
 from tests.clients.with_kafka_python import KafkaPythonClient
 
 if TYPE_CHECKING:
-    from tests.clients.adapter import Client
+    from collections.abc import Iterator
+
+    from tests.clients.adapter import Client, GroupAdmin
     from tests.peers import Peer
 
 LIBRARIES: tuple[type[Client], ...] = (ConfluentClient, AiokafkaClient, KafkaPythonClient)
+GROUP_ADMINS: tuple[type[GroupAdmin], ...] = (ConfluentClient, KafkaPythonClient)
 
 
 @pytest.fixture(params=LIBRARIES, ids=lambda library: library.name)
@@ -28,6 +33,32 @@ def library(request: pytest.FixtureRequest) -> type[Client]:
 def client(library: type[Client], node: Peer) -> Client:
     """Each library in turn, bound to the shared node."""
     return library(node.bootstrap)
+
+
+@pytest.fixture
+def members() -> Iterator[Members]:
+    """Joins members to groups; at the end of the test they leave."""
+    with contextlib.closing(Members()) as joined:
+        yield joined
+
+
+@pytest.fixture
+def group_client(library: type[Client], group_node: Peer) -> Client:
+    """Each library in turn, bound to the node for groups."""
+    return library(group_node.bootstrap)
+
+
+@pytest.fixture(params=GROUP_ADMINS, ids=lambda library: library.name)
+def group_admin(request: pytest.FixtureRequest, group_node: Peer) -> GroupAdmin:
+    """Each library that changes groups, bound to the node for them."""
+    library: type[GroupAdmin] = request.param
+    return library(group_node.bootstrap)
+
+
+@pytest.fixture
+def group_confluent(group_node: Peer) -> ConfluentClient:
+    """librdkafka, bound to the node for groups."""
+    return ConfluentClient(group_node.bootstrap)
 
 
 @pytest.fixture

@@ -11,24 +11,34 @@ import aiokafka.errors
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 
 from tests.clients.adapter import (
     CONSUMER,
     DEADLINE_S,
+    MEMBER,
     PRODUCER,
+    TURN_S,
     ClientError,
     ConsumerOptions,
     Delivery,
+    DescribedGroup,
+    DescribedMember,
+    MemberOptions,
     Message,
     ProducerOptions,
     Received,
     Start,
 )
+from tests.clients.adapter import TopicPartition as Partition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _QUICK = {"retry_backoff_ms": 20}
+_ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
 
 
 def _error(failure: BaseException) -> ClientError:
@@ -79,8 +89,78 @@ class AiokafkaConsumer:
         return received
 
 
+class _Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self, consumer: AiokafkaGroupConsumer) -> None:
+        self._consumer = consumer
+
+    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        self._consumer.assignments.append(_named(assigned))
+
+    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        self._consumer.revocations.append(_named(revoked))
+
+
+class AiokafkaGroupConsumer:
+    """Its event loop stands still between the calls, heartbeats included, so that it has to be polled."""
+
+    def __init__(self, make: Callable[[], Any], topics: Sequence[str]) -> None:
+        self.assignments: list[set[Partition]] = []
+        self.revocations: list[set[Partition]] = []
+        self._runner = asyncio.Runner()
+        self._consumer = self._runner.run(self._open(make))
+        pattern = [topic for topic in topics if topic.startswith("^")]
+        wanted = {"pattern": "|".join(pattern)} if pattern else {"topics": list(topics)}
+        self._consumer.subscribe(listener=_Listener(self), **wanted)
+
+    def poll(self) -> list[Received]:
+        try:
+            polled = self._runner.run(self._consumer.getmany(timeout_ms=int(TURN_S * 1000)))
+        except aiokafka.errors.KafkaError as failure:
+            raise _error(failure) from failure
+        return [_received(record) for records in polled.values() for record in records]
+
+    def assigned(self) -> set[Partition]:
+        return _named(self._consumer.assignment())
+
+    def commit(self, offsets: Mapping[Partition, int] | None = None) -> None:
+        wanted = None if offsets is None else {TopicPartition(*of): at for of, at in offsets.items()}
+        try:
+            self._runner.run(self._consumer.commit(wanted))
+        except aiokafka.errors.KafkaError as failure:
+            raise _error(failure) from failure
+
+    def committed(self, topic: str, partition: int) -> int | None:
+        found: int | None = self._runner.run(self._consumer.committed(TopicPartition(topic, partition)))
+        return found
+
+    def seek(self, topic: str, partition: int, offset: int) -> None:
+        self._consumer.seek(TopicPartition(topic, partition), offset)
+
+    def pause(self, topic: str, partition: int) -> None:
+        self._consumer.pause(TopicPartition(topic, partition))
+
+    def resume(self, topic: str, partition: int) -> None:
+        self._consumer.resume(TopicPartition(topic, partition))
+
+    def close(self) -> None:
+        try:
+            self._runner.run(self._consumer.stop())
+        finally:
+            self._runner.close()
+
+    async def _open(self, make: Callable[[], Any]) -> Any:
+        consumer = make()
+        await consumer.start()
+        return consumer
+
+
+def _named(partitions: Iterable[TopicPartition]) -> set[Partition]:
+    return {(each.topic, each.partition) for each in partitions}
+
+
 def _received(record: Any) -> Received:
     return Received(
+        topic=record.topic,
         partition=record.partition,
         offset=record.offset,
         value=record.value,
@@ -172,6 +252,46 @@ class AiokafkaClient:
         for code, *message in answer.resources:
             _check(code, message)
 
+    def group_consumer(
+        self, group: str, topics: Sequence[str], options: MemberOptions = MEMBER
+    ) -> AiokafkaGroupConsumer:
+        def make() -> Any:
+            return aiokafka.AIOKafkaConsumer(
+                bootstrap_servers=self._bootstrap,
+                group_id=group,
+                client_id=options.client_id,
+                group_instance_id=options.instance_id,
+                partition_assignment_strategy=[_ASSIGNORS[options.assignor]],
+                session_timeout_ms=options.session_timeout_ms,
+                max_poll_interval_ms=options.max_poll_interval_ms,
+                heartbeat_interval_ms=100,
+                enable_auto_commit=options.auto_commit_interval_ms is not None,
+                auto_commit_interval_ms=options.auto_commit_interval_ms or 5_000,
+                auto_offset_reset="earliest",
+                fetch_max_wait_ms=100,
+                metadata_max_age_ms=500,
+                **_QUICK,
+            )
+
+        return AiokafkaGroupConsumer(make, topics)
+
+    def group_names(self) -> set[str]:
+        return {name for name, *_ in self._admin("list_consumer_groups")}
+
+    def describe_group(self, group: str) -> DescribedGroup:
+        (answer,) = self._admin("describe_consumer_groups", [group])
+        (described,) = answer.to_object()["groups"]
+        _check(described["error_code"], [])
+        return DescribedGroup(
+            state=described["state"],
+            assignor=described["protocol"],
+            members={each["member_id"]: _described_member(each) for each in described["members"]},
+        )
+
+    def committed_offsets(self, group: str) -> dict[Partition, int]:
+        found = self._admin("list_consumer_group_offsets", group)
+        return {(of.topic, of.partition): at.offset for of, at in found.items()}
+
     async def _produce(
         self, topic: str, messages: Sequence[Message], partition: int | None, options: ProducerOptions
     ) -> list[Delivery]:
@@ -239,6 +359,14 @@ class AiokafkaClient:
                 await admin.close()
 
         return asyncio.run(ask())
+
+
+def _described_member(member: Mapping[str, Any]) -> DescribedMember:
+    decoded = ConsumerProtocolMemberAssignment.decode(member["member_assignment"])
+    assigned = {(topic, partition) for topic, partitions in decoded.assignment for partition in partitions}
+    return DescribedMember(
+        member["client_id"], member.get("group_instance_id"), member["client_host"], frozenset(assigned)
+    )
 
 
 def _check(code: int, message: Sequence[Any]) -> None:

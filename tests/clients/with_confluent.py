@@ -6,7 +6,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourceType
@@ -15,15 +21,21 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from tests.clients.adapter import (
     CONSUMER,
     DEADLINE_S,
+    MEMBER,
     PRODUCER,
+    TURN_S,
     ClientError,
     ConsumerOptions,
     Delivery,
+    DescribedGroup,
+    DescribedMember,
+    MemberOptions,
     Message,
     ProducerOptions,
     Received,
     Start,
 )
+from tests.clients.adapter import TopicPartition as Partition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -67,6 +79,10 @@ def _raise(error: Any) -> None:
     raise ClientError(error.code(), error.str())
 
 
+def _error(failure: KafkaException) -> ClientError:
+    return ClientError(failure.args[0].code(), failure.args[0].str())
+
+
 class ConfluentConsumer:
     def __init__(self, consumer: confluent_kafka.Consumer, topic: str, partition: int, start: Start) -> None:
         self._consumer = consumer
@@ -95,9 +111,88 @@ class ConfluentConsumer:
         self._consumer.seek(TopicPartition(self._topic, self._partition, offset))
 
 
+class ConfluentGroupConsumer:
+    """librdkafka's background thread answers heartbeats and joins; only the callbacks wait for `poll`."""
+
+    def __init__(self, config: Mapping[str, Any], topics: Sequence[str]) -> None:
+        self.assignments: list[set[Partition]] = []
+        self.revocations: list[set[Partition]] = []
+        self.bare = confluent_kafka.Consumer(dict(config))
+        self.bare.subscribe(
+            list(topics),
+            on_assign=lambda _, partitions: self.assignments.append(_named(partitions)),
+            on_revoke=lambda _, partitions: self.revocations.append(_named(partitions)),
+        )
+
+    def poll(self) -> list[Received]:
+        messages = self.bare.consume(POLLED_MAX, TURN_S)
+        for message in messages:
+            if message.error():
+                _raise(message.error())
+        return [_received(message) for message in messages]
+
+    def assigned(self) -> set[Partition]:
+        return _named(self.bare.assignment())
+
+    def commit(self, offsets: Mapping[Partition, int] | None = None) -> None:
+        wanted = {} if offsets is None else {"offsets": [TopicPartition(*of, at) for of, at in offsets.items()]}
+        try:
+            results = self.bare.commit(asynchronous=False, **wanted)
+        except KafkaException as failure:
+            raise _error(failure) from failure
+        for result in results:
+            if result.error is not None:
+                _raise(result.error)
+
+    def committed(self, topic: str, partition: int) -> int | None:
+        (found,) = self.bare.committed([TopicPartition(topic, partition)], DEADLINE_S)
+        if found.error is not None:
+            _raise(found.error)
+        return None if found.offset < 0 else found.offset
+
+    def seek(self, topic: str, partition: int, offset: int) -> None:
+        self.bare.seek(TopicPartition(topic, partition, offset))
+
+    def pause(self, topic: str, partition: int) -> None:
+        self.bare.pause([TopicPartition(topic, partition)])
+
+    def resume(self, topic: str, partition: int) -> None:
+        self.bare.resume([TopicPartition(topic, partition)])
+
+    def close(self) -> None:
+        self.bare.close()
+
+
+def _named(partitions: Iterable[TopicPartition]) -> set[Partition]:
+    return {(each.topic, each.partition) for each in partitions}
+
+
+def member_config(bootstrap: str, group: str, options: MemberOptions) -> dict[str, Any]:
+    config: dict[str, Any] = {
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+        "client.id": options.client_id,
+        "partition.assignment.strategy": options.assignor,
+        "session.timeout.ms": options.session_timeout_ms,
+        "max.poll.interval.ms": options.max_poll_interval_ms,
+        "heartbeat.interval.ms": 100,
+        "enable.auto.commit": options.auto_commit_interval_ms is not None,
+        "auto.offset.reset": "earliest",
+        "fetch.wait.max.ms": 100,
+        "topic.metadata.refresh.interval.ms": 500,
+        **_QUICK,
+    }
+    if options.auto_commit_interval_ms is not None:
+        config["auto.commit.interval.ms"] = options.auto_commit_interval_ms
+    if options.instance_id is not None:
+        config["group.instance.id"] = options.instance_id
+    return config
+
+
 def _received(message: Any) -> Received:
     kind, timestamp_ms = message.timestamp()
     return Received(
+        topic=message.topic(),
         partition=message.partition(),
         offset=message.offset(),
         value=message.value(),
@@ -218,6 +313,47 @@ class ConfluentClient:
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
         _await(self._admin().incremental_alter_configs([resource]).values())
 
+    def group_consumer(
+        self, group: str, topics: Sequence[str], options: MemberOptions = MEMBER
+    ) -> ConfluentGroupConsumer:
+        return ConfluentGroupConsumer(member_config(self._bootstrap, group, options), topics)
+
+    def group_names(self) -> set[str]:
+        (listed,) = _await([self._admin().list_consumer_groups()])
+        assert listed.errors == []
+        return {each.group_id for each in listed.valid}
+
+    def describe_group(self, group: str) -> DescribedGroup:
+        (described,) = _await(self._admin().describe_consumer_groups([group]).values())
+        return DescribedGroup(
+            state=described.state.name.title().replace("_", ""),
+            assignor=described.partition_assignor,
+            members={
+                each.member_id: DescribedMember(
+                    each.client_id,
+                    each.group_instance_id,
+                    each.host,
+                    frozenset(_named(each.assignment.topic_partitions)),
+                )
+                for each in described.members
+            },
+        )
+
+    def committed_offsets(self, group: str) -> dict[Partition, int]:
+        wanted = ConsumerGroupTopicPartitions(group)
+        (found,) = _await(self._admin().list_consumer_group_offsets([wanted]).values())
+        return {(each.topic, each.partition): each.offset for each in found.topic_partitions}
+
+    def delete_group(self, group: str) -> None:
+        _await(self._admin().delete_consumer_groups([group]).values())
+
+    def alter_offsets(self, group: str, offsets: Mapping[Partition, int]) -> None:
+        wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(*of, at) for of, at in offsets.items()])
+        (altered,) = _await(self._admin().alter_consumer_group_offsets([wanted]).values())
+        for each in altered.topic_partitions:
+            if each.error is not None:
+                _raise(each.error)
+
     def _admin(self) -> AdminClient:
         if self._admin_client is None:
             self._admin_client = AdminClient({"bootstrap.servers": self._bootstrap, **_QUICK})
@@ -228,4 +364,4 @@ def _await(futures: Iterable[Any]) -> list[Any]:
     try:
         return [future.result(DEADLINE_S) for future in futures]
     except KafkaException as failure:
-        raise ClientError(failure.args[0].code(), failure.args[0].str()) from failure
+        raise _error(failure) from failure

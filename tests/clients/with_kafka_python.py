@@ -9,24 +9,40 @@ import kafka
 import kafka.errors
 from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.structs import OffsetAndMetadata
 
 from tests.clients.adapter import (
     CONSUMER,
     DEADLINE_S,
+    MEMBER,
     PRODUCER,
     ClientError,
     ConsumerOptions,
     Delivery,
+    DescribedGroup,
+    DescribedMember,
+    MemberOptions,
     Message,
     ProducerOptions,
     Received,
     Start,
 )
+from tests.clients.adapter import TopicPartition as Partition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 _QUICK = {"reconnect_backoff_ms": 20, "reconnect_backoff_max_ms": 200, "retry_backoff_ms": 20}
+_POLL_MS = 500
+"""The end of a poll cancels what is on its way, joins and heartbeats included, so that it must not come often."""
+_ASSIGNORS = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "cooperative-sticky": CooperativeStickyAssignor,
+}
 
 
 def _error(failure: BaseException) -> ClientError:
@@ -66,8 +82,73 @@ class KafkaPythonConsumer:
         self._consumer.seek(self._assigned, offset)
 
 
+class _Listener(kafka.ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self, consumer: KafkaPythonGroupConsumer) -> None:
+        self._consumer = consumer
+
+    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        self._consumer.assignments.append(_named(assigned))
+
+    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        self._consumer.revocations.append(_named(revoked))
+
+
+class KafkaPythonGroupConsumer:
+    """Heartbeats go out by themselves, everything else while it is polled."""
+
+    def __init__(self, consumer: Any, topics: Sequence[str]) -> None:
+        self.assignments: list[set[Partition]] = []
+        self.revocations: list[set[Partition]] = []
+        self._consumer = consumer
+        pattern = [topic for topic in topics if topic.startswith("^")]
+        wanted = {"pattern": "|".join(pattern)} if pattern else {"topics": list(topics)}
+        for topic in wanted.get("topics", ()):
+            consumer.partitions_for_topic(topic)  # a leader that does not know a topic yet assigns nothing of it
+        consumer.subscribe(listener=_Listener(self), **wanted)
+
+    def poll(self) -> list[Received]:
+        try:
+            polled = self._consumer.poll(_POLL_MS)
+        except kafka.errors.KafkaError as failure:
+            raise _error(failure) from failure
+        return [_received(record) for records in polled.values() for record in records]
+
+    def assigned(self) -> set[Partition]:
+        return _named(self._consumer.assignment())
+
+    def commit(self, offsets: Mapping[Partition, int] | None = None) -> None:
+        wanted = None
+        if offsets is not None:
+            wanted = {TopicPartition(*of): OffsetAndMetadata(at, "", -1) for of, at in offsets.items()}
+        try:
+            self._consumer.commit(wanted, DEADLINE_S * 1000)
+        except kafka.errors.KafkaError as failure:
+            raise _error(failure) from failure
+
+    def committed(self, topic: str, partition: int) -> int | None:
+        found: int | None = self._consumer.committed(TopicPartition(topic, partition))
+        return found
+
+    def seek(self, topic: str, partition: int, offset: int) -> None:
+        self._consumer.seek(TopicPartition(topic, partition), offset)
+
+    def pause(self, topic: str, partition: int) -> None:
+        self._consumer.pause(TopicPartition(topic, partition))
+
+    def resume(self, topic: str, partition: int) -> None:
+        self._consumer.resume(TopicPartition(topic, partition))
+
+    def close(self) -> None:
+        self._consumer.close(timeout_ms=DEADLINE_S * 1000)
+
+
+def _named(partitions: Iterable[TopicPartition]) -> set[Partition]:
+    return {(each.topic, each.partition) for each in partitions}
+
+
 def _received(record: Any) -> Received:
     return Received(
+        topic=record.topic,
         partition=record.partition,
         offset=record.offset,
         value=record.value,
@@ -174,8 +255,55 @@ class KafkaPythonClient:
         resource = ConfigResource(ConfigResourceType.TOPIC, topic, dict(config))
         outcome = self._admin("alter_configs", [resource], raise_on_unknown=False)["topic"][topic]
         if outcome != "OK":
-            code = int(outcome.removeprefix("[Error ").partition("]")[0])
-            raise ClientError(code, outcome)
+            raise _told(outcome)
+
+    def group_consumer(
+        self, group: str, topics: Sequence[str], options: MemberOptions = MEMBER
+    ) -> KafkaPythonGroupConsumer:
+        consumer = kafka.KafkaConsumer(
+            bootstrap_servers=self._bootstrap,
+            group_id=group,
+            client_id=options.client_id,
+            group_instance_id=options.instance_id,
+            partition_assignment_strategy=[_ASSIGNORS[options.assignor]],
+            session_timeout_ms=options.session_timeout_ms,
+            max_poll_interval_ms=options.max_poll_interval_ms,
+            heartbeat_interval_ms=300,
+            enable_auto_commit=options.auto_commit_interval_ms is not None,
+            auto_commit_interval_ms=options.auto_commit_interval_ms or 5_000,
+            auto_offset_reset="earliest",
+            fetch_max_wait_ms=100,
+            metadata_max_age_ms=500,
+            **_QUICK,
+        )
+        return KafkaPythonGroupConsumer(consumer, topics)
+
+    def group_names(self) -> set[str]:
+        return {each["group_id"] for each in self._admin("list_groups")}
+
+    def describe_group(self, group: str) -> DescribedGroup:
+        described = self._admin("describe_groups", [group])[group]
+        if described["error"] is not None:
+            raise _told(described["error"])
+        return DescribedGroup(
+            state=described["group_state"],
+            assignor=described["protocol_data"],
+            members={each["member_id"]: _described_member(each) for each in described["members"]},
+        )
+
+    def committed_offsets(self, group: str) -> dict[Partition, int]:
+        found = self._admin("list_group_offsets", {group: None})[group]
+        return {(of.topic, of.partition): at.offset for of, at in found.items()}
+
+    def delete_group(self, group: str) -> None:
+        _refuse(self._admin("delete_groups", [group]))
+
+    def alter_offsets(self, group: str, offsets: Mapping[Partition, int]) -> None:
+        wanted = {TopicPartition(*of): OffsetAndMetadata(at, "", -1) for of, at in offsets.items()}
+        _refuse(self._admin("alter_group_offsets", group, wanted))
+
+    def delete_offsets(self, group: str, partitions: Iterable[Partition]) -> None:
+        _refuse(self._admin("delete_group_offsets", group, [TopicPartition(*each) for each in partitions]))
 
     def _consumer(self, options: ConsumerOptions) -> Any:
         return kafka.KafkaConsumer(
@@ -195,6 +323,8 @@ class KafkaPythonClient:
         admin = kafka.KafkaAdminClient(bootstrap_servers=self._bootstrap, **_QUICK)
         try:
             return getattr(admin, call)(*arguments, **options)
+        except kafka.errors.KafkaError as failure:
+            raise _error(failure) from failure
         finally:
             admin.close()
 
@@ -203,3 +333,27 @@ def _check(results: Sequence[Mapping[str, Any]]) -> None:
     for result in results:
         if result["error_code"]:
             raise ClientError(result["error_code"], result.get("error_message") or "")
+
+
+def _refuse(errors: Mapping[Any, Any]) -> None:
+    """The library gives an error as its class, or as the name of that."""
+    for outcome in errors.values():
+        error = getattr(kafka.errors, outcome, kafka.errors.NoError) if isinstance(outcome, str) else outcome
+        if error.errno:
+            raise ClientError(error.errno, error.__name__)
+
+
+def _told(error: str) -> ClientError:
+    """An error of which the library gives the text alone."""
+    return ClientError(int(error.removeprefix("[Error ").partition("]")[0]), error)
+
+
+def _described_member(member: Mapping[str, Any]) -> DescribedMember:
+    assigned = {
+        (each["topic"], partition)
+        for each in member["member_assignment"]["assigned_partitions"]
+        for partition in each["partitions"]
+    }
+    return DescribedMember(
+        member["client_id"], member.get("group_instance_id"), member["client_host"], frozenset(assigned)
+    )

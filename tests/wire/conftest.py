@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.wire.connection import Connection
+from tests.wire.groups import await_coordinator
 from tests.wire.requests import Topic, create_topic
 
 if TYPE_CHECKING:
@@ -39,3 +40,31 @@ def connect(node: Peer) -> Iterator[Callable[[], Connection]]:
 def wire_topic(connection: Connection, topic: str) -> Topic:
     """A topic of one partition."""
     return create_topic(connection, topic)
+
+
+@pytest.fixture
+def group_connect(group_node: Peer) -> Iterator[Callable[[], Connection]]:
+    """Connections to the node for groups; all are closed at the end."""
+    opened: list[Connection] = []
+
+    def open_one() -> Connection:
+        opened.append(Connection(group_node.port))
+        return opened[-1]
+
+    yield open_one
+    for each in opened:
+        each.close()
+
+
+@pytest.fixture
+def group_connection(group_connect: Callable[[], Connection], group: str) -> Connection:
+    """A connection to the node for groups, which is ready for the test's own group."""
+    connection = group_connect()
+    await_coordinator(connection, group)
+    return connection
+
+
+@pytest.fixture
+def group_topic(group_connection: Connection, topic: str) -> Topic:
+    """A topic of two partitions on the node for groups."""
+    return create_topic(group_connection, topic, partitions=2)
