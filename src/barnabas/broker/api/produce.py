@@ -24,6 +24,7 @@ from barnabas.broker.api.produce_wire import (
     parse_classic,
     parse_flexible,
 )
+from barnabas.broker.api.topic_names import INTERNAL_TOPICS
 from barnabas.broker.connection import Slot
 from barnabas.broker.dispatch import handles_frames
 from barnabas.protocol.api import ApiKey
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 
 FIRST_VERSION_WITH_ZSTD = 7
 NEVER_FLUSH = (1 << 63) - 1
+CLIENT_ID_POSITION = 8
+ADMIN_CLIENT_ID = b"\0\x0e__admin_client"
+"""With its length before it. Kafka's tools call themselves so where they mean to write to an internal topic."""
 
 _LOW_ATTRIBUTES_POSITION = 22
 _CODEC_MASK = 0x07
@@ -58,13 +62,14 @@ def produce(broker: Broker, connection: Connection, version: int, frame: memoryv
         request = parse(frame, body, version)
     except (StructError, IndexError) as error:
         raise DecodeError(f"PRODUCE v{version} breaks off: {error}") from error
+    is_admin = frame[CLIENT_ID_POSITION : CLIENT_ID_POSITION + len(ADMIN_CLIENT_ID)] == ADMIN_CLIENT_ID
     answers: Answers = []
     to_flush: list[PartitionLog] = []
     is_committed = True
     for topic, batches in request.topics:
         partitions = []
         for index, batch in batches:
-            answer = append(broker, topic, index, batch, request, version)
+            answer = append(broker, topic, index, batch, request, version, may_write_internal=is_admin)
             partitions.append(answer)
             if answer.hosted is not None:
                 is_committed = is_committed and answer.is_committed()
@@ -107,7 +112,14 @@ def produce_in_lane(lane: Lane, connection: Connection, version: int, frame: mem
 
 
 def append(
-    broker: Broker, topic: bytes, index: int, batch: memoryview, request: ProduceRequest, version: int
+    broker: Broker,
+    topic: bytes,
+    index: int,
+    batch: memoryview,
+    request: ProduceRequest,
+    version: int,
+    *,
+    may_write_internal: bool,
 ) -> PartitionAnswer:
     """Appends one partition's batch; what is wrong with it becomes the answer."""
     answer = PartitionAnswer(index)
@@ -115,6 +127,8 @@ def append(
         hosted = find_partition(broker, topic, index, version)
         if not ACKS_ALL <= request.acks <= 1:
             raise KafkaError(Error.INVALID_REQUIRED_ACKS, f"acks={request.acks} is none of 0, 1, -1")
+        if hosted.topic in INTERNAL_TOPICS and not may_write_internal:
+            raise KafkaError(Error.INVALID_TOPIC_EXCEPTION, f"{hosted.topic} is written by its coordinators alone")
         check_batch_in_request(batch, version, has_transactional_id=request.is_transactional)
         appended = hosted.append(batch, request.acks)
     except KafkaError as error:

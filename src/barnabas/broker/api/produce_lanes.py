@@ -11,6 +11,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from barnabas.broker.api.produce_wire import FIRST_FLEXIBLE_VERSION, FIRST_VERSION_WITH_TOPIC_IDS
+from barnabas.broker.api.topic_names import INTERNAL_TOPICS
 from barnabas.protocol.errors import KafkaError
 from barnabas.replication.hosted import ACKS_ALL
 
@@ -104,6 +105,8 @@ class Lanes:
                 broker.replicas.find_by_id(topic, index) if is_by_id else broker.replicas.find_by_name(topic, index)
             )
         except KafkaError:
+            return None
+        if hosted.topic in INTERNAL_TOPICS:
             return None
         if len(lanes) >= LANES_MAX:
             lanes.clear()
