@@ -1,7 +1,7 @@
 """Where requests wait that cannot be answered yet.
 
 A parked request costs its own small object and nothing else: no task, no timer of its own, no work until one of
-the partitions it watches grows or its time is up. Deadlines are kept in buckets of a few milliseconds with one
+the partitions it watches grows or its time is up. Deadlines are kept in buckets of ten milliseconds with one
 timer for the earliest bucket; a partition keeps its watchers in a dict, so that joining and leaving are O(1).
 
 Watchers that a partition wakes are looked at once per turn of the event loop, however many appends the turn
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterable
 
-BUCKET_SECONDS = 0.004
+BUCKET_SECONDS = 0.01
 WAIT_SECONDS_MAX = 24 * 3600.0
 
 Watchers = dict["Parked", None]
