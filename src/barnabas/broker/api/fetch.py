@@ -15,12 +15,13 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from barnabas.broker.api.fetch_answer import (
+    FIRST_VERSION_WITH_TOPIC_IDS,
     encode_answer,
     encode_failure,
     encode_session_error,
     encode_without_records,
 )
-from barnabas.broker.api.fetch_partitions import FIRST_VERSION_WITH_TOPIC_IDS, group_by_topic, look_up, read_partition
+from barnabas.broker.api.fetch_partitions import group_by_topic, look_up, read_partition
 from barnabas.broker.api.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, tell
 from barnabas.broker.connection import Connection, FilePart, Part, Slot, release_parts
 from barnabas.broker.dispatch import handles_frames
@@ -30,8 +31,8 @@ from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error
 
 if TYPE_CHECKING:
+    from barnabas.broker.api.fetch_answer import TopicReads
     from barnabas.broker.api.fetch_partitions import Entries
-    from barnabas.broker.api.fetch_sessions import TopicReads
     from barnabas.broker.server import Broker
     from barnabas.replication.purgatory import Watchers
 

@@ -63,6 +63,10 @@ class PartitionRead:
         self.diverging: tuple[int, int] | None = None
 
 
+TopicReads = list[tuple[bytes, list[PartitionRead]]]
+"""By topic, as the answer names it."""
+
+
 class PartsWriter:
     """Gathers bytes into `head` and turns them into a part whenever a file range comes between."""
 
@@ -95,9 +99,7 @@ class PartsWriter:
         return parts
 
 
-def encode_answer(
-    version: int, correlation_id: int, topics: list[tuple[bytes, list[PartitionRead]]], session_id: int = 0
-) -> list[Part]:
+def encode_answer(version: int, correlation_id: int, topics: TopicReads, session_id: int = 0) -> list[Part]:
     writer = PartsWriter()
     try:
         _write_answer(writer, version, topics, session_id)
@@ -107,16 +109,14 @@ def encode_answer(
     return writer.finish(correlation_id)
 
 
-def encode_without_records(version: int, topics: list[tuple[bytes, list[PartitionRead]]]) -> bytes:
+def encode_without_records(version: int, topics: TopicReads) -> bytes:
     """What follows the correlation id in an answer that holds no records."""
     writer = PartsWriter()
     _write_answer(writer, version, topics, 0)
     return bytes(writer.head[_FRAME.size :])
 
 
-def _write_answer(
-    writer: PartsWriter, version: int, topics: list[tuple[bytes, list[PartitionRead]]], session_id: int
-) -> None:
+def _write_answer(writer: PartsWriter, version: int, topics: TopicReads, session_id: int) -> None:
     if version >= FIRST_FLEXIBLE_VERSION:
         writer.head += b"\0\0\0\0\0\0\0"  # header tags, throttle time, error code
         writer.head += _I32.pack(session_id)
@@ -161,7 +161,7 @@ def encode_failure(version: int, correlation_id: int, request: m.FetchRequest, e
     return frame_reply(correlation_id, header_tags, codec.encode(response, version))
 
 
-def _write_classic(writer: PartsWriter, version: int, topics: list[tuple[bytes, list[PartitionRead]]]) -> None:
+def _write_classic(writer: PartsWriter, version: int, topics: TopicReads) -> None:
     writer.head += _I32.pack(len(topics))
     for topic, partitions in topics:
         writer.head += _I16.pack(len(topic))
@@ -179,7 +179,7 @@ def _write_classic(writer: PartsWriter, version: int, topics: list[tuple[bytes, 
                 writer.add_records(read.records, is_cold=read.is_cold)
 
 
-def _write_flexible(writer: PartsWriter, version: int, topics: list[tuple[bytes, list[PartitionRead]]]) -> None:
+def _write_flexible(writer: PartsWriter, version: int, topics: TopicReads) -> None:
     write_uvarint(writer.head, len(topics) + 1)
     for topic, partitions in topics:
         if version < FIRST_VERSION_WITH_TOPIC_IDS:

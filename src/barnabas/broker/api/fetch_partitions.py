@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.api.fetch_answer import PartitionRead
+from barnabas.broker.api.fetch_answer import FIRST_VERSION_WITH_TOPIC_IDS, PartitionRead
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from barnabas.broker.server import Broker
     from barnabas.log.partition_log import LogPosition
     from barnabas.protocol import messages as m
+    from barnabas.protocol.uuids import Uuid
     from barnabas.replication.hosted import HostedPartition
 
-FIRST_VERSION_WITH_TOPIC_IDS = 13
 UNKNOWN_PARTITION_ERRORS = (Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID)
 NOT_TOLD = -1
 
@@ -46,10 +44,6 @@ class FetchEntry:
         self.error = Error.NONE
         self.told_high_watermark = NOT_TOLD
         self.told_log_start = NOT_TOLD
-        self.ask(asked)
-
-    def ask(self, asked: m.FetchRequest.FetchPartition) -> None:
-        """Takes over from where, how much and by whose word the reader wants to read."""
         self.offset = asked.fetch_offset
         self.max_bytes = asked.partition_max_bytes
         self.leader_epoch = asked.current_leader_epoch
@@ -68,12 +62,16 @@ class FetchEntry:
         return self.hosted is None and self.error in UNKNOWN_PARTITION_ERRORS
 
 
+def topic_key(name: str, topic_id: Uuid, version: int) -> TopicKey:
+    return topic_id if version >= FIRST_VERSION_WITH_TOPIC_IDS else name.encode()
+
+
 def look_up(broker: Broker, request: m.FetchRequest, version: int) -> Entries:
     """The partitions that a request names. Of one that is named twice the last mention counts, in the place of the
     first."""
     entries: Entries = {}
     for topic in request.topics:
-        key = topic.topic_id if version >= FIRST_VERSION_WITH_TOPIC_IDS else topic.topic.encode()
+        key = topic_key(topic.topic, topic.topic_id, version)
         for asked in topic.partitions:
             entry = entries[key, asked.partition] = FetchEntry(asked)
             entry.find(broker, key, version)
@@ -86,13 +84,9 @@ def group_by_topic(entries: Entries) -> TopicEntries:
     known = [(key, entry) for key, entry in entries.items() if not entry.is_unknown]
     if len(known) < len(entries):
         known += [(key, entry) for key, entry in entries.items() if entry.is_unknown]
-    return group_neighbours((topic, entry) for (topic, _), entry in known)
-
-
-def group_neighbours(entries: Iterable[tuple[TopicKey, FetchEntry]]) -> TopicEntries:
     topics: TopicEntries = []
     last = None
-    for topic, entry in entries:
+    for (topic, _), entry in known:
         if topic != last:
             last, neighbours = topic, [entry]
             topics.append((topic, neighbours))

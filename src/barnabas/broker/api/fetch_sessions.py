@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.api.fetch_partitions import FIRST_VERSION_WITH_TOPIC_IDS, NOT_TOLD
+from barnabas.broker.api.fetch_answer import FIRST_VERSION_WITH_TOPIC_IDS
+from barnabas.broker.api.fetch_partitions import NOT_TOLD, topic_key
 from barnabas.protocol.errors import Error
 
 if TYPE_CHECKING:
-    from barnabas.broker.api.fetch_answer import PartitionRead
-    from barnabas.broker.api.fetch_partitions import Entries, FetchEntry, TopicEntries, TopicKey
+    from barnabas.broker.api.fetch_answer import PartitionRead, TopicReads
+    from barnabas.broker.api.fetch_partitions import Entries, FetchEntry, TopicEntries
     from barnabas.broker.server import Broker
     from barnabas.ports import Random
     from barnabas.protocol import messages as m
@@ -30,8 +31,6 @@ INITIAL_EPOCH = 0
 EPOCH_MAX = 2**31 - 1
 SESSION_ID_MAX = 2**31 - 1
 EVICTION_MS = 120_000
-
-TopicReads = list[tuple[bytes, list["PartitionRead"]]]
 
 
 class FetchSession:
@@ -50,22 +49,20 @@ class FetchSession:
 
     def update(self, broker: Broker, request: m.FetchRequest, named: Entries, version: int) -> None:
         """Takes over what a request adds, changes and forgets."""
-        for topic in request.topics:
-            key = topic_key(topic.topic, topic.topic_id, version)
-            for asked in topic.partitions:
-                known = self.entries.get((key, asked.partition))
-                if known is None:
-                    self.entries[key, asked.partition] = named[key, asked.partition]
-                else:
-                    known.ask(asked)
+        for key, entry in named.items():
+            known = self.entries.get(key)
+            if known is not None:
+                entry.told_high_watermark = known.told_high_watermark
+                entry.told_log_start = known.told_log_start
+            self.entries[key] = entry
         for forgotten in request.forgotten_topics_data:
-            key = topic_key(forgotten.topic, forgotten.topic_id, version)
+            topic = topic_key(forgotten.topic, forgotten.topic_id, version)
             for index in forgotten.partitions:
-                self.entries.pop((key, index), None)
+                self.entries.pop((topic, index), None)
         if self.generation != broker.replicas.generation:
             self.generation = broker.replicas.generation
-            for (key, _), entry in self.entries.items():
-                entry.find(broker, key, version)
+            for (topic, _), entry in self.entries.items():
+                entry.find(broker, topic, version)
 
     def news(self, topics: TopicEntries, reads: TopicReads) -> TopicReads:
         """The part of what was read that the reader does not know; from now on it does. A partition that had records
@@ -134,10 +131,6 @@ class FetchSessions:
             oldest = smallest
         self.close(oldest.id)
         return True
-
-
-def topic_key(name: str, topic_id: bytes, version: int) -> TopicKey:
-    return topic_id if version >= FIRST_VERSION_WITH_TOPIC_IDS else name.encode()
 
 
 def tell(entry: FetchEntry, read: PartitionRead) -> bool:

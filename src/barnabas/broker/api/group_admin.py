@@ -21,7 +21,7 @@ from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import TypeAlias
 
     from barnabas.broker.dispatch import Caller
@@ -33,12 +33,7 @@ if TYPE_CHECKING:
 
 DESCRIBE_WITH_OPERATIONS = 3
 
-NewerDescription = TypeVar(
-    "NewerDescription",
-    m.ConsumerGroupDescribeResponse.DescribedGroup,
-    m.ShareGroupDescribeResponse.DescribedGroup,
-    m.StreamsGroupDescribeResponse.DescribedGroup,
-)
+NewerDescription = TypeVar("NewerDescription")
 
 
 @handles(ApiKey.LIST_GROUPS, versions=(0, 5))
@@ -145,7 +140,7 @@ async def streams_group_describe(
 
 
 async def refuse_all(
-    broker: Broker, group_ids: Iterable[str], kind: str, described: type[NewerDescription]
+    broker: Broker, group_ids: Iterable[str], kind: str, described: Callable[..., NewerDescription]
 ) -> list[NewerDescription]:
     """Admin clients try this first, and take these answers for a reason to ask for a classic group."""
     answers = []

@@ -16,11 +16,12 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
+from barnabas.broker.api.group_steps import step_in_group
 from barnabas.broker.dispatch import handles
 from barnabas.groups.classic_member import ClientInfo
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
-from barnabas.protocol.errors import Error, KafkaError
+from barnabas.protocol.errors import Error
 
 if TYPE_CHECKING:
     from barnabas.broker.dispatch import Caller
@@ -48,13 +49,12 @@ async def join_group(broker: Broker, request: m.JoinGroupRequest, caller: Caller
 async def join(broker: Broker, request: m.JoinGroupRequest, client: ClientInfo) -> m.JoinGroupResponse:
     if len(client.new_member_id.encode()) > MEMBER_ID_BYTES_MAX:
         return m.JoinGroupResponse(error_code=Error.UNKNOWN_SERVER_ERROR)
-    try:
-        response: m.JoinGroupResponse = await broker.groups.step(
-            request.group_id, lambda shard, reply_to, now_ms: shard.join(request, client, reply_to, now_ms)
-        )
-    except KafkaError as failed:
-        return m.JoinGroupResponse(error_code=failed.error)
-    return response
+    return await step_in_group(
+        broker,
+        request.group_id,
+        lambda shard, reply_to, now_ms: shard.join(request, client, reply_to, now_ms),
+        m.JoinGroupResponse,
+    )
 
 
 def client_of(broker: Broker, request: m.JoinGroupRequest, caller: Caller) -> ClientInfo:
@@ -71,13 +71,12 @@ async def sync_group(broker: Broker, request: m.SyncGroupRequest, caller: Caller
         return m.SyncGroupResponse(error_code=Error.INCONSISTENT_GROUP_PROTOCOL)
     if not request.group_id:
         return m.SyncGroupResponse(error_code=Error.INVALID_GROUP_ID)
-    try:
-        response: m.SyncGroupResponse = await broker.groups.step(
-            request.group_id, lambda shard, reply_to, now_ms: shard.sync(request, reply_to, now_ms)
-        )
-    except KafkaError as failed:
-        return m.SyncGroupResponse(error_code=failed.error)
-    return response
+    return await step_in_group(
+        broker,
+        request.group_id,
+        lambda shard, reply_to, now_ms: shard.sync(request, reply_to, now_ms),
+        m.SyncGroupResponse,
+    )
 
 
 @handles(ApiKey.HEARTBEAT, versions=(0, 4))
@@ -89,13 +88,14 @@ async def heartbeat(
     """While the group is being loaded every member is believed to be one: its session begins anew anyway."""
     if not request.group_id:
         return m.HeartbeatResponse(error_code=Error.INVALID_GROUP_ID)
-    try:
-        response: m.HeartbeatResponse = await broker.groups.step(
-            request.group_id, lambda shard, reply_to, now_ms: shard.heartbeat(request, reply_to, now_ms)
-        )
-    except KafkaError as failed:
-        is_loading = failed.error is Error.COORDINATOR_LOAD_IN_PROGRESS
-        return m.HeartbeatResponse(error_code=Error.NONE if is_loading else failed.error)
+    response = await step_in_group(
+        broker,
+        request.group_id,
+        lambda shard, reply_to, now_ms: shard.heartbeat(request, reply_to, now_ms),
+        m.HeartbeatResponse,
+    )
+    if response.error_code == Error.COORDINATOR_LOAD_IN_PROGRESS:
+        response.error_code = Error.NONE
     return response
 
 
@@ -106,12 +106,12 @@ async def leave_group(broker: Broker, request: m.LeaveGroupRequest, caller: Call
     if caller.api_version < LEAVE_WITH_MANY_MEMBERS:
         request.members = [m.LeaveGroupRequest.MemberIdentity(member_id=request.member_id)]
         request.member_id = ""
-    try:
-        response: m.LeaveGroupResponse = await broker.groups.step(
-            request.group_id, lambda shard, reply_to, now_ms: shard.leave(request, reply_to, now_ms)
-        )
-    except KafkaError as failed:
-        return m.LeaveGroupResponse(error_code=failed.error)
+    response = await step_in_group(
+        broker,
+        request.group_id,
+        lambda shard, reply_to, now_ms: shard.leave(request, reply_to, now_ms),
+        m.LeaveGroupResponse,
+    )
     if caller.api_version < LEAVE_WITH_MANY_MEMBERS and response.members:
         return m.LeaveGroupResponse(error_code=response.error_code or response.members[0].error_code)
     return response

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.api.group_steps import step_in_group
 from barnabas.broker.dispatch import handles
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
@@ -239,12 +240,12 @@ async def offset_delete(
     if not request.group_id:
         return m.OffsetDeleteResponse(error_code=Error.INVALID_GROUP_ID)
     refused, request.topics = split_deletion(broker.image.topics, request)
-    try:
-        response: m.OffsetDeleteResponse = await broker.groups.step(
-            request.group_id, lambda shard, reply_to, _: shard.delete_offsets(request, reply_to)
-        )
-    except KafkaError as failed:
-        return m.OffsetDeleteResponse(error_code=failed.error)
+    response = await step_in_group(
+        broker,
+        request.group_id,
+        lambda shard, reply_to, _: shard.delete_offsets(request, reply_to),
+        m.OffsetDeleteResponse,
+    )
     if response.error_code == Error.NONE:
         response.topics = merge_deletion_answers(refused, response.topics)
     return response
