@@ -16,19 +16,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.coordination.effects import Effects
 from barnabas.groups import classic_answers as answers
 from barnabas.groups import classic_join, classic_rebalance, classic_record
 from barnabas.groups.classic_member import NEVER_MS, NO_ASSIGNMENT, NO_MEMBER_ID, ClassicMember, MemberId
 from barnabas.groups.classic_members import ClassicMembers
 from barnabas.groups.classic_record import CONSUMER_PROTOCOL_TYPE, NO_TIMESTAMP_MS
 from barnabas.groups.classic_state import COMES_AFTER, GroupSettings, GroupState
-from barnabas.groups.effects import Effects
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 
 if TYPE_CHECKING:
+    from barnabas.coordination.effects import Record, ReplyTo
     from barnabas.groups.classic_member import ClientInfo
-    from barnabas.groups.effects import Record, ReplyTo
 
 __all__ = ["ClassicGroup", "GroupSettings", "GroupState"]
 

@@ -22,9 +22,9 @@ from barnabas.groups.classic_state import GroupState
 from barnabas.protocol.errors import Error
 
 if TYPE_CHECKING:
+    from barnabas.coordination.effects import Effects, ReplyTo
     from barnabas.groups.classic import ClassicGroup
     from barnabas.groups.classic_member import ClientInfo
-    from barnabas.groups.effects import Effects, ReplyTo
     from barnabas.protocol import messages as m
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000

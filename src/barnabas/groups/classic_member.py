@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, NewType
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
 
-    from barnabas.groups.effects import ReplyTo
+    from barnabas.coordination.effects import ReplyTo
     from barnabas.protocol import messages as m
 
 MemberId = NewType("MemberId", str)

@@ -14,7 +14,7 @@ from barnabas.groups.classic_member import ClassicMember, InstanceId, MemberId, 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from barnabas.groups.effects import ReplyTo
+    from barnabas.coordination.effects import ReplyTo
     from barnabas.protocol import messages as m
 
 

@@ -17,9 +17,9 @@ from barnabas.groups.classic_state import GroupState
 from barnabas.protocol.errors import Error
 
 if TYPE_CHECKING:
+    from barnabas.coordination.effects import Effects
     from barnabas.groups.classic import ClassicGroup
     from barnabas.groups.classic_member import ClassicMember
-    from barnabas.groups.effects import Effects
     from barnabas.protocol import messages as m
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from barnabas.coordination.effects import Record
 from barnabas.groups.classic_answers import metadata_of
 from barnabas.groups.classic_member import ClassicMember, InstanceId, MemberId
-from barnabas.groups.effects import Record
 from barnabas.protocol import messages as m
 from barnabas.protocol.codec import DecodeError, decode_prefix
 

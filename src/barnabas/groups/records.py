@@ -1,28 +1,21 @@
-"""The records of `__consumer_offsets` as bytes, the way Apache Kafka writes them.
+"""The records of `__consumer_offsets`, in the framing of all coordinators (`coordination/framing`).
 
-    key    int16 record type, then a message of that type in version 0
-    value  int16 version, then a message in that version; no value at all takes back what the key stood for
-
-The type of a record is the api key of its key's and value's schema. Which version a value has is the writer's choice:
-ours is that of a Kafka 4.3 broker, so that either side reads what the other wrote.
+The version of a value is the one that a Kafka 4.3 broker writes, so that either side reads what the other wrote.
 """
 
 from __future__ import annotations
 
-import struct
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING
 
-from barnabas.groups.effects import Record
+from barnabas.coordination.effects import Record
+from barnabas.coordination.framing import decode_key, decode_value, encode_key, encode_value, kind_of
 from barnabas.protocol import messages as m
-from barnabas.protocol.codec import decode as decode_message
-from barnabas.protocol.codec import writer
-from barnabas.protocol.errors import DecodeError, EncodeError, UnknownFormatError
-from barnabas.protocol.structs import Message
+from barnabas.protocol.errors import UnknownFormatError
 
 if TYPE_CHECKING:
+    from barnabas.protocol.structs import Message
     from barnabas.protocol.varint import Buffer
 
-KEY_VERSION = 0
 NO_EXPIRY_MS = -1
 """In an offset's record: it expires when the broker's retention says so."""
 
@@ -31,24 +24,12 @@ OFFSET_COMMIT_VERSION = 4
 OFFSET_COMMIT_WITH_EXPIRY_VERSION = 1
 """The one version that can say when an offset expires; clients of OffsetCommit up to version 4 may ask for that."""
 
-_INT16 = struct.Struct(">h")
-
-T = TypeVar("T", bound=Message)
-
 
 def encode(record: Record) -> tuple[bytes, bytes | None]:
     """The key and the value of a record in the log."""
-    key_class = type(record.key)
-    if key_class.api_key is None or not key_class.__name__.endswith("Key"):
-        raise EncodeError(f"{key_class.__name__} is not the key of a group's record")
-    key = bytearray(_INT16.pack(key_class.api_key))
-    writer(key_class, KEY_VERSION)(record.key, key)
     if record.value is None:
-        return bytes(key), None
-    version = _value_version(record.value)
-    value = bytearray(_INT16.pack(version))
-    writer(type(record.value), version)(record.value, value)
-    return bytes(key), bytes(value)
+        return encode_key(record.key), None
+    return encode_key(record.key), encode_value(record.value, _value_version(record.value))
 
 
 def decode(key: Buffer | None, value: Buffer | None) -> Record | None:
@@ -57,16 +38,15 @@ def decode(key: Buffer | None, value: Buffer | None) -> Record | None:
     Such records stay in the log for whoever wrote them. Raises DecodeError for one that is damaged. Offsets in the
     format of Kafka 0.8 come back in today's.
     """
-    if key is None:
-        raise DecodeError("a record of __consumer_offsets has no key")
-    kind = _int16(key, "key")
+    kind = kind_of(key)
+    assert key is not None
     try:
         if kind == m.OffsetCommitKey.api_key:
-            return Record(_key(m.OffsetCommitKey, key), _value(m.OffsetCommitValue, value))
+            return Record(decode_key(m.OffsetCommitKey, key), decode_value(m.OffsetCommitValue, value))
         if kind == m.GroupMetadataKey.api_key:
-            return Record(_key(m.GroupMetadataKey, key), _value(m.GroupMetadataValue, value))
+            return Record(decode_key(m.GroupMetadataKey, key), decode_value(m.GroupMetadataValue, value))
         if kind == m.LegacyOffsetCommitKey.api_key:
-            return _modern(_key(m.LegacyOffsetCommitKey, key), _value(m.LegacyOffsetCommitValue, value))
+            return _modern(decode_key(m.LegacyOffsetCommitKey, key), decode_value(m.LegacyOffsetCommitValue, value))
     except UnknownFormatError:
         return None
     return None
@@ -98,20 +78,6 @@ def _value_version(value: Message) -> int:
         has_expiry = value.expire_timestamp != NO_EXPIRY_MS
         return OFFSET_COMMIT_WITH_EXPIRY_VERSION if has_expiry else OFFSET_COMMIT_VERSION
     return GROUP_METADATA_VERSION if isinstance(value, m.GroupMetadataValue) else 0
-
-
-def _key(cls: type[T], key: Buffer) -> T:
-    return decode_message(cls, key, KEY_VERSION, _INT16.size)
-
-
-def _value(cls: type[T], value: Buffer | None) -> T | None:
-    return None if value is None else decode_message(cls, value, _int16(value, "value"), _INT16.size)
-
-
-def _int16(data: Buffer, what: str) -> int:
-    if len(data) < _INT16.size:
-        raise DecodeError(f"the {what} of a record of __consumer_offsets has {len(data)} bytes")
-    return cast("int", _INT16.unpack_from(data)[0])
 
 
 def _modern(key: m.LegacyOffsetCommitKey, value: m.LegacyOffsetCommitValue | None) -> Record:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from barnabas.coordination.alarms import Alarms
+from barnabas.coordination.effects import Effects
 from barnabas.groups import admin, offsets, records
-from barnabas.groups.alarms import Alarms
 from barnabas.groups.classic import ClassicGroup
 from barnabas.groups.classic_state import GroupSettings
-from barnabas.groups.effects import Effects
 from barnabas.groups.expiry import expired_offsets
 from barnabas.groups.offsets import GroupOffsets, ProducerId
 from barnabas.protocol import messages as m
@@ -24,8 +24,8 @@ from barnabas.protocol.uuids import ZERO_UUID
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from barnabas.coordination.effects import Record, ReplyTo
     from barnabas.groups.classic_member import ClientInfo
-    from barnabas.groups.effects import Record, ReplyTo
     from barnabas.protocol.structs import Message
     from barnabas.protocol.uuids import Uuid
 

@@ -13,7 +13,7 @@ from barnabas.protocol.errors import Error
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.groups.effects import Effects, Record
+    from barnabas.coordination.effects import Effects, Record
 
 R = TypeVar("R", bound=m.Message)
 

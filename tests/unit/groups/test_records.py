@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tools import apache_kafka
 
+from barnabas.coordination.effects import Record
 from barnabas.groups import records
-from barnabas.groups.effects import Record
 from barnabas.protocol import messages as m
 from barnabas.protocol.batch import build_batch
 from barnabas.protocol.codec import encode

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from barnabas.coordination.alarms import Alarms
 from barnabas.groups import records, shard
-from barnabas.groups.alarms import Alarms
 from barnabas.groups.classic_state import GroupSettings
 from barnabas.groups.offsets import ProducerId
 from barnabas.groups.shard import GroupShard, ShardSettings
@@ -18,7 +18,7 @@ from tests.unit.groups import requests
 if TYPE_CHECKING:
     import pytest
 
-    from barnabas.groups.effects import Effects, Record
+    from barnabas.coordination.effects import Effects, Record
 
 SETTINGS = ShardSettings(
     group=GroupSettings(group_initial_rebalance_delay_ms=0),

@@ -23,7 +23,7 @@ from tests.unit.groups.requests import TOPIC
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from barnabas.groups.effects import Effects, Record
+    from barnabas.coordination.effects import Effects, Record
     from barnabas.protocol.structs import Message
     from barnabas.protocol.uuids import Uuid
 

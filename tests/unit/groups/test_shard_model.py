@@ -17,7 +17,7 @@ from barnabas.protocol.uuids import Uuid
 from tests.unit.groups import requests
 
 if TYPE_CHECKING:
-    from barnabas.groups.effects import Effects, Record
+    from barnabas.coordination.effects import Effects, Record
 
 GROUP_IDS = ("g", "h")
 TOPIC_IDS = {"foo": Uuid(bytes([1] * 16)), "bar": Uuid(bytes([2] * 16))}

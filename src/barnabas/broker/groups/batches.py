@@ -15,7 +15,7 @@ from barnabas.protocol.record import Record as LogRecord
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from barnabas.groups.effects import Record
+    from barnabas.coordination.effects import Record
 
 RECORD_OVERHEAD_BYTES = 32
 """At most: a record's length, attributes, deltas, lengths of key and value, and count of headers."""

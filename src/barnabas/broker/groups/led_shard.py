@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from barnabas.broker.server import Broker
-    from barnabas.groups.effects import Effects, Record, ReplyTo
+    from barnabas.coordination.effects import Effects, Record, ReplyTo
     from barnabas.groups.shard import GroupShard
     from barnabas.protocol.uuids import Uuid
     from barnabas.replication.hosted import HostedPartition

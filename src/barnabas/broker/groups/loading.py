@@ -20,7 +20,7 @@ from barnabas.protocol.records import decode_records
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from barnabas.groups.effects import Record
+    from barnabas.coordination.effects import Record
     from barnabas.groups.shard import GroupShard
     from barnabas.log.partition_log import PartitionLog
     from barnabas.log.positions import FileRange

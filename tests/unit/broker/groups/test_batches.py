@@ -10,7 +10,7 @@ from barnabas.protocol import messages as m
 from barnabas.protocol.records import decode_records
 
 if TYPE_CHECKING:
-    from barnabas.groups.effects import Record
+    from barnabas.coordination.effects import Record
 
 NOW_MS = 1_700_000_000_000
 LARGE = 1 << 20

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from barnabas.groups.effects import Effects, ReplyTo
+    from barnabas.coordination.effects import Effects, ReplyTo
     from barnabas.groups.shard import GroupShard
 
 ANOTHER_NODE = 2

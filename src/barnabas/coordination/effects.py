@@ -1,4 +1,4 @@
-"""What a step of a group asks of whoever drives it: records to append, and answers to send once they are committed.
+"""What a step of a coordinator asks of its driver: records to append, and answers to send once they are committed.
 
 The state that a step leaves behind has its records applied already, so that the next request need not wait for the
 log. Answers do wait, for the records of their own step and of all earlier ones: nobody outside sees a state that a
@@ -14,24 +14,35 @@ if TYPE_CHECKING:
     from barnabas.protocol.structs import Message
 
 ReplyTo: TypeAlias = object
-"""Whoever asked. The driver knows which waiting request it stands for; a group only keeps it and hands it back."""
+"""Whoever asked. The driver knows which waiting request it stands for; others only keep it and hand it back."""
 
 
 class Record(NamedTuple):
-    """One record of `__consumer_offsets`, before it is bytes."""
+    """One record of a coordinator's topic, before it is bytes."""
 
     key: Message
     value: Message | None
     """None: a tombstone, which takes back what the key stood for."""
 
 
-class Effects:
-    __slots__ = ("answers", "records")
+class Producer(NamedTuple):
+    """In whose transaction records are written."""
 
-    def __init__(self) -> None:
+    producer_id: int
+    epoch: int
+
+
+class Effects:
+    __slots__ = ("answers", "orders", "producer", "records")
+
+    def __init__(self, producer: Producer | None = None) -> None:
+        self.producer = producer
+        """Records of a producer's transaction: they count when it commits."""
         self.records: list[Record] = []
         """To be appended in this order, in one batch."""
         self.answers: list[tuple[ReplyTo, Message]] = []
+        self.orders: list[object] = []
+        """What is to be done elsewhere, once the records are committed; the coordinator's driver knows how."""
 
     def write(self, record: Record) -> None:
         self.records.append(record)
@@ -39,10 +50,15 @@ class Effects:
     def answer(self, reply_to: ReplyTo, response: Message) -> None:
         self.answers.append((reply_to, response))
 
+    def order(self, order: object) -> None:
+        self.orders.append(order)
+
     def extend(self, other: Effects) -> None:
         """Adds what a further step asks for, after what is asked for here."""
+        assert self.producer == other.producer, "records in a transaction and outside of it are not written together"
         self.records.extend(other.records)
         self.answers.extend(other.answers)
+        self.orders.extend(other.orders)
 
     def __repr__(self) -> str:
-        return f"Effects(records={self.records!r}, answers={self.answers!r})"
+        return f"Effects(records={self.records!r}, answers={self.answers!r}, orders={self.orders!r})"
