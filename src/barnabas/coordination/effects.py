@@ -8,13 +8,18 @@ replays the state from the log.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, NewType, TypeAlias
 
 if TYPE_CHECKING:
     from barnabas.protocol.structs import Message
 
 ReplyTo: TypeAlias = object
 """Whoever asked. The driver knows which waiting request it stands for; others only keep it and hand it back."""
+
+
+ProducerId = NewType("ProducerId", int)
+
+NO_PRODUCER_ID: Final = ProducerId(-1)
 
 
 class Record(NamedTuple):
@@ -28,7 +33,7 @@ class Record(NamedTuple):
 class Producer(NamedTuple):
     """In whose transaction records are written."""
 
-    producer_id: int
+    producer_id: ProducerId
     epoch: int
 
 

@@ -7,7 +7,7 @@ stable offsets is told to wait.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NewType, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
@@ -16,9 +16,9 @@ from barnabas.protocol.uuids import ZERO_UUID
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from barnabas.coordination.effects import ProducerId
     from barnabas.protocol.uuids import Uuid
 
-ProducerId = NewType("ProducerId", int)
 TopicPartition: TypeAlias = tuple[str, int]
 
 NO_OFFSET = -1

@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.coordination.alarms import Alarms
-from barnabas.coordination.effects import Effects
+from barnabas.coordination.effects import NO_PRODUCER_ID, Effects, ProducerId
 from barnabas.groups import admin, offsets, records
 from barnabas.groups.classic import ClassicGroup
 from barnabas.groups.classic_state import GroupSettings
 from barnabas.groups.expiry import expired_offsets
-from barnabas.groups.offsets import GroupOffsets, ProducerId
+from barnabas.groups.offsets import GroupOffsets
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 from barnabas.protocol.uuids import ZERO_UUID
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from barnabas.protocol.structs import Message
     from barnabas.protocol.uuids import Uuid
 
-NO_PRODUCER_ID: Final = ProducerId(-1)
 UNKNOWN_GROUP_HAS_ITS_OWN_ERROR_FROM: Final = 9
 """The first version of OffsetCommit that says of a group that there is none; before, its generation is called wrong."""
 
@@ -96,7 +95,7 @@ class GroupShard:
                 if group_offsets.is_empty:
                     del self._offsets[group_id]
 
-    def loaded(self, now_ms: int) -> None:
+    def loaded(self, now_ms: int) -> Effects:
         """The log is read: members have a session from now, and expired offsets are looked for."""
         for group_id, value in self._loading.items():
             self._add(ClassicGroup.from_record(group_id, value, self._settings.group, now_ms))
@@ -104,6 +103,7 @@ class GroupShard:
         for group_id in self._offsets.keys() - self._groups.keys():
             self._add(ClassicGroup(group_id, self._settings.group))
         self._sweep_at_ms = now_ms + self._settings.offsets_retention_check_interval_ms
+        return Effects()
 
     # Members
 

@@ -48,6 +48,10 @@ class HostedPartition:
             self.purgatory.wake(self.watchers)
         return appended
 
+    def append_from_coordinator(self, batch: memoryview) -> Appended:
+        """Writes what the coordinator that lives in this partition has decided."""
+        return self.append(batch, ACKS_ALL)
+
     def must_flush(self) -> bool:
         """Whether `flush.messages` asks for a sync before what was just written is acknowledged."""
         return self.log.unflushed_messages >= self.log.config.flush_messages

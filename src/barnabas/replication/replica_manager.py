@@ -2,8 +2,8 @@
 
 Each published image is compared with the one before: logs are made in threads for partitions that are new here,
 partitions of deleted topics go, leaders and configurations change in place. Readers and writers look partitions up
-by topic name or id; `generation` moves whenever such a look-up may have another outcome, and `on_change` is called for
-those who act on it.
+by topic name or id; `generation` moves whenever such a look-up may have another outcome, and `listeners` are called
+then.
 
 A disk that fails while a log is made or taken up costs that partition, not the node: it is offline, and
 `retry_offline` tries it again later.
@@ -58,7 +58,7 @@ class ReplicaManager:
         run_in_thread: Callable[..., Awaitable[list[CreatedLog]]],
     ) -> None:
         self.generation = 0
-        self.on_change: Callable[[], None] | None = None
+        self.listeners: list[Callable[[], None]] = []
         self._node_id = BrokerId(node_id)
         self._store = store
         self._purgatory = purgatory
@@ -138,8 +138,8 @@ class ReplicaManager:
 
     def _changed(self) -> None:
         self.generation += 1
-        if self.on_change is not None:
-            self.on_change()
+        for listener in self.listeners:
+            listener()
 
     async def _host(self, topic: TopicImage, image: MetadataImage, config: BrokerConfig) -> None:
         """Follows the metadata of one topic's partitions, making the logs that are not there yet."""

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas.coordination.effects import ProducerId
 from barnabas.groups import offsets as module
 from barnabas.groups.classic import ClassicGroup
 from barnabas.groups.classic_state import GroupSettings
 from barnabas.groups.expiry import expired_offsets
-from barnabas.groups.offsets import GroupOffsets, ProducerId
+from barnabas.groups.offsets import GroupOffsets
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 from barnabas.protocol.uuids import ZERO_UUID, Uuid

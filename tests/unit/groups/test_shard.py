@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.coordination.alarms import Alarms
+from barnabas.coordination.effects import ProducerId
 from barnabas.groups import records, shard
 from barnabas.groups.classic_state import GroupSettings
-from barnabas.groups.offsets import ProducerId
 from barnabas.groups.shard import GroupShard, ShardSettings
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error

@@ -515,7 +515,7 @@ def test_who_acts_on_hosted_partitions_is_told_of_every_change(tmp_path: Path) -
         hosting = Hosting(tmp_path, ManualClock())
         replicas = hosting.replicas
         told: list[list[int]] = []
-        replicas.on_change = lambda: told.append(sorted(replicas.partitions_of("t")))
+        replicas.listeners.append(lambda: told.append(sorted(replicas.partitions_of("t"))))
         hosting.disk.fail("make_folder", "/t-1")
         await hosting.follow(a_topic("t", partitions=3))
         hosting.disk.heal()

@@ -15,8 +15,8 @@ import logging
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.broker.coordination.partitioning import OFFSETS_TOPIC, partition_of
 from barnabas.broker.dispatch import handles
-from barnabas.broker.groups.partitioning import OFFSETS_TOPIC, partition_of
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error

@@ -1,1 +1,1 @@
-"""What drives the groups: their partitions of `__consumer_offsets` are loaded, written to and given up here."""
+"""The coordinator of groups, over the partitions of `__consumer_offsets`."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.broker.api.coordinators import find_coordinator
-from barnabas.broker.groups.partitioning import OFFSETS_TOPIC, partition_of
+from barnabas.broker.coordination.partitioning import OFFSETS_TOPIC, partition_of
 from barnabas.metadata.image import TopicImage
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error

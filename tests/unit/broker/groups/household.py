@@ -8,9 +8,9 @@ import os
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 
+from barnabas.broker.coordination.partitioning import OFFSETS_TOPIC, partition_of
 from barnabas.broker.flushing import Flusher
 from barnabas.broker.groups.coordinator import GroupCoordinator
-from barnabas.broker.groups.partitioning import OFFSETS_TOPIC, partition_of
 from barnabas.groups.classic_member import ClientInfo
 from barnabas.metadata.image import TopicImage
 from barnabas.ports import SystemClock, SystemRandom

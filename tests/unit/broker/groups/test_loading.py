@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.broker.groups import led_shard, loading
+from barnabas.broker.coordination import led_shard, loading
 from barnabas.groups import records
 from barnabas.protocol import messages as m
 from barnabas.protocol.batch import build_batch

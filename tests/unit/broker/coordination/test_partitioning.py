@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.broker.groups.partitioning import java_hash, partition_of
+from barnabas.broker.coordination.partitioning import java_hash, partition_of
 
 
 @pytest.mark.parametrize(

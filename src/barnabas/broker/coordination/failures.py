@@ -1,7 +1,7 @@
-"""What a client of a group is told when the group's partition cannot be written.
+"""What a client of a coordinator is told when the coordinator's partition cannot be written.
 
-Clients of groups do not know the errors of produce requests. They know three kinds: look for the coordinator again,
-try again soon, and give up.
+Clients of coordinators do not know the errors of produce requests. They know three kinds: look for the coordinator
+again, try again soon, and give up.
 """
 
 from __future__ import annotations
@@ -24,6 +24,6 @@ _TRANSLATIONS: Mapping[Error, Error] = {
 }
 
 
-def for_group_clients(error: KafkaError) -> KafkaError:
-    """The same failure in the words of the group APIs."""
+def for_clients(error: KafkaError) -> KafkaError:
+    """The same failure in words that clients of a coordinator know."""
     return KafkaError(_TRANSLATIONS.get(error.error, error.error), error.message)

@@ -1,7 +1,7 @@
-"""Reading a partition of `__consumer_offsets` back, from its start to its end.
+"""Reading a coordinator's partition back, from its start to its end.
 
-The log is read and decoded in a thread, a buffer at a time (`offsets.load.buffer.size`). What it says is replayed on
-the event loop in slices, between which requests have their turn.
+The log is read and decoded in a thread, a buffer at a time. What it says is replayed on the event loop in slices,
+between which requests have their turn.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.groups import records
-from barnabas.groups.offsets import ProducerId
-from barnabas.groups.shard import NO_PRODUCER_ID
+from barnabas.coordination.effects import NO_PRODUCER_ID, ProducerId
 from barnabas.protocol.batch import crc_is_valid, iter_headers
 from barnabas.protocol.control_records import ControlRecordType, decode_key
 from barnabas.protocol.errors import DecodeError
@@ -20,12 +18,15 @@ from barnabas.protocol.records import decode_records
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
+    from barnabas.broker.coordination.kinds import Shard
     from barnabas.coordination.effects import Record
-    from barnabas.groups.shard import GroupShard
     from barnabas.log.partition_log import PartitionLog
     from barnabas.log.positions import FileRange
     from barnabas.ports import Disk
     from barnabas.protocol.batch import BatchHeader
+    from barnabas.protocol.varint import Buffer
+
+    Decode = Callable[[Buffer | None, Buffer | None], Record | None]
 
 SLICE_RECORDS = 500
 """Replayed between two turns of the event loop."""
@@ -47,7 +48,8 @@ class Piece(NamedTuple):
 
 async def replay_log(
     log: PartitionLog,
-    shard: GroupShard,
+    shard: Shard,
+    decode: Decode,
     *,
     buffer_bytes: int,
     disk: Disk,
@@ -62,7 +64,7 @@ async def replay_log(
             return
         file = found.file.acquire()  # Idle files are closed, and their descriptors given to others.
         try:
-            piece = await run_in_thread(_read_piece, disk, found, offset, log.name)
+            piece = await run_in_thread(_read_piece, disk, found, offset, log.name, decode)
         finally:
             file.release()
         for number, said in enumerate(piece.said, start=1):
@@ -72,19 +74,19 @@ async def replay_log(
         offset = piece.next_offset
 
 
-def _replay(shard: GroupShard, said: Said) -> None:
+def _replay(shard: Shard, said: Said) -> None:
     match said.content:
         case ControlRecordType.COMMIT:
             shard.commit_transaction(said.producer_id)
         case ControlRecordType.ABORT:
             shard.abort_transaction(said.producer_id)
         case ControlRecordType():
-            pass  # Markers of other kinds say nothing of groups.
+            pass  # Markers of other kinds say nothing to a coordinator.
         case record:
             shard.replay(record, said.producer_id)
 
 
-def _read_piece(disk: Disk, found: FileRange, offset: int, name: str) -> Piece:
+def _read_piece(disk: Disk, found: FileRange, offset: int, name: str, decode: Decode) -> Piece:
     """Runs in a thread. A batch that is cut off by the end of the buffer is left for the next piece."""
     data = disk.pread(found.file.fd, found.length, found.position)
     said: list[Said] = []
@@ -92,14 +94,14 @@ def _read_piece(disk: Disk, found: FileRange, offset: int, name: str) -> Piece:
     for position, header in iter_headers(data):
         if not crc_is_valid(data, position, header.size):
             raise DecodeError(f"the batch of {name} at offset {header.base_offset} has a wrong checksum")
-        said.extend(_said_in(memoryview(data)[position : position + header.size], header, offset))
+        said.extend(_said_in(memoryview(data)[position : position + header.size], header, offset, decode))
         next_offset = header.next_offset
     if next_offset == offset:
         raise DecodeError(f"{name} has no whole batch at offset {offset}")
     return Piece(said, next_offset)
 
 
-def _said_in(batch: memoryview, header: BatchHeader, first_offset: int) -> Iterator[Said]:
+def _said_in(batch: memoryview, header: BatchHeader, first_offset: int, decode: Decode) -> Iterator[Said]:
     """The first batch may begin before the log does."""
     producer_id = ProducerId(header.producer_id) if header.is_transactional else NO_PRODUCER_ID
     for each in decode_records(batch):
@@ -107,5 +109,5 @@ def _said_in(batch: memoryview, header: BatchHeader, first_offset: int) -> Itera
             continue
         if header.is_control:
             yield Said(producer_id, decode_key(each.key or b""))
-        elif (record := records.decode(each.key, each.value)) is not None:
+        elif (record := decode(each.key, each.value)) is not None:
             yield Said(producer_id, record)

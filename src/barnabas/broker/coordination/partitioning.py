@@ -1,5 +1,5 @@
-"""Which partition of `__consumer_offsets` a group belongs to: its id's hash as Java computes it, so that a folder that
-went from Apache Kafka to here, or back, finds its groups where it left them.
+"""Which partition of a coordinator's topic an id belongs to: its hash as Java computes it, so that a folder that went
+from Apache Kafka to here, or back, finds its groups and transactions where it left them.
 """
 
 from __future__ import annotations
@@ -7,12 +7,14 @@ from __future__ import annotations
 import struct
 
 OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
 
 _INT32_MIN = -(1 << 31)
 
 
-def partition_of(group_id: str, partition_count: int) -> int:
-    return _absolute(java_hash(group_id)) % partition_count
+def partition_of(name: str, partition_count: int) -> int:
+    """Of a group id or a transactional id."""
+    return _absolute(java_hash(name)) % partition_count
 
 
 def java_hash(text: str) -> int:

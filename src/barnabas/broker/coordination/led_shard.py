@@ -1,9 +1,10 @@
-"""One partition of `__consumer_offsets` that this node leads, in one leader epoch, and the groups that live in it.
+"""One partition of a coordinator's topic that this node leads, in one leader epoch, and what lives in it.
 
-Theory of operation. The groups are a pure state machine (`GroupShard`). A step changes it at once and says what is to
-be written and answered. What the steps of one turn of the event loop want written is appended at the end of that turn
-together. Answers leave when the high watermark has passed what was written before them, in their order; the answer to
-a step that wrote nothing, while nothing else is under way, leaves at once.
+Theory of operation. The groups, or transactions, of a partition are a pure state machine (`Shard`). A step changes it
+at once and says what is to be written, answered and ordered. What the steps of one turn of the event loop want written
+is appended at the end of that turn together. Answers leave, and orders are carried out, when the high watermark has
+passed what was written before them, in their order; the answer to a step that wrote nothing, while nothing else is
+under way, leaves at once.
 
     loading ──▶ serving ──▶ resigned
        ▲           │
@@ -19,53 +20,55 @@ import asyncio
 import logging
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple
 
-from barnabas.broker.groups.batches import batches_of
-from barnabas.broker.groups.failures import for_group_clients
-from barnabas.broker.groups.loading import replay_log
+from barnabas.broker.coordination.batches import Written, batches_of
+from barnabas.broker.coordination.failures import for_clients
+from barnabas.broker.coordination.kinds import Kind, S
+from barnabas.broker.coordination.loading import replay_log
 from barnabas.protocol.errors import DecodeError, EncodeError, Error, KafkaError
-from barnabas.replication.hosted import ACKS_ALL
 from barnabas.replication.purgatory import Parked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
+    from typing import Any
 
     from barnabas.broker.server import Broker
-    from barnabas.coordination.effects import Effects, Record, ReplyTo
-    from barnabas.groups.shard import GroupShard
-    from barnabas.protocol.uuids import Uuid
+    from barnabas.coordination.effects import Effects, ReplyTo
     from barnabas.replication.hosted import HostedPartition
 
     Answers = list[tuple[ReplyTo, object]]
-    Step = Callable[[GroupShard, ReplyTo, int], Effects]
+    Step = Callable[[S, ReplyTo, int], Effects]
     """Takes the shard, whom to answer, and the time in ms."""
 
-logger = logging.getLogger("barnabas.groups")
+logger = logging.getLogger("barnabas.coordination")
 
 RETRY_LOADING_SECONDS = 2.0
 """After a log that could not be read, before it is tried again."""
 
 
-class Surroundings(NamedTuple):
-    """What all led partitions of a node have in common."""
+class Surroundings(NamedTuple, Generic[S]):
+    """What all led partitions of a coordinator have in common."""
 
     broker: Broker
-    make_shard: Callable[[], GroupShard]
+    kind: Kind[S]
     now_ms: Callable[[], int]
-    on_step: Callable[[LedShard], None]
+    on_step: Callable[[LedShard[S]], None]
     """Called when a step was taken: `finish_turn` is to follow at the end of the turn."""
+    carry_out: Callable[[LedShard[S], list[object]], None]
+    """Called with orders that hold now."""
     loads_at_once: asyncio.Semaphore
 
 
-class LedShard:
+class LedShard(Generic[S]):
     __slots__ = (
         "_answers",
-        "_deleted_topics",
         "_loading",
-        "_records",
+        "_orders",
         "_surroundings",
+        "_to_tell",
         "_undelivered",
+        "_written",
         "_written_to",
         "deadline_ms",
         "epoch",
@@ -74,53 +77,59 @@ class LedShard:
         "shard",
     )
 
-    def __init__(self, hosted: HostedPartition, surroundings: Surroundings) -> None:
+    def __init__(self, hosted: HostedPartition, surroundings: Surroundings[S]) -> None:
         self.hosted = hosted
         self.epoch = hosted.state.leader_epoch
-        self.shard = surroundings.make_shard()
+        self._surroundings = surroundings
+        self.shard = self._make_shard()
         self.refusal: Error | None = Error.COORDINATOR_LOAD_IN_PROGRESS
-        """What requests are answered while the groups cannot be asked; None when they can."""
+        """What requests are answered while the shard cannot be asked; None when it can."""
         self.deadline_ms: int | None = None
         """When time alone changes something, as of the end of the last turn."""
-        self._surroundings = surroundings
-        self._records: list[list[Record]] = []
+        self._written: list[Written] = []
         """Of this turn, step by step."""
         self._answers: Answers = []
+        """Of this turn."""
+        self._orders: list[object] = []
         """Of this turn."""
         self._undelivered: deque[Delivery] = deque()
         """Of earlier turns."""
         self._written_to = 0
-        self._deleted_topics: dict[str, Uuid] = {}
-        """Those of which the groups have not been told, because they are being read."""
+        self._to_tell: list[Callable[[S], Effects]] = []
+        """What happened while the log is read."""
         self._loading: asyncio.Task[None] | None = None
+
+    def _make_shard(self) -> S:
+        return self._surroundings.kind.make_shard(self.epoch)
 
     # ── loading ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def load(self) -> None:
-        """Reads the groups from the log; an empty one is there at once."""
+        """Reads the state from the log; an empty one is there at once."""
         self.refusal = Error.COORDINATOR_LOAD_IN_PROGRESS
         if self.hosted.log.log_start_offset == self.hosted.log.log_end_offset:
-            self._loaded(self._surroundings.make_shard())
+            self._loaded(self._make_shard())
             return
         self._loading = asyncio.ensure_future(self._load())
         self._loading.add_done_callback(self._loading_ended)
 
     async def _load(self) -> None:
-        broker = self._surroundings.broker
+        broker, kind = self._surroundings.broker, self._surroundings.kind
         while True:
-            shard = self._surroundings.make_shard()
+            shard = self._make_shard()
             try:
                 async with self._surroundings.loads_at_once:
                     await replay_log(
                         self.hosted.log,
                         shard,
-                        buffer_bytes=broker.config.offsets_load_buffer_size,
+                        kind.decode,
+                        buffer_bytes=kind.load_buffer_bytes(),
                         disk=broker.disk,
                         run_in_thread=broker.run_in_thread,
                     )
             except (OSError, KafkaError, DecodeError) as error:
                 if self.refusal is not Error.NOT_COORDINATOR:
-                    logger.error("the groups of %s cannot be read, and are tried again: %s", self.hosted, error)
+                    logger.error("the %s of %s cannot be read, and are tried again: %s", kind.what, self.hosted, error)
                 self.refusal = Error.NOT_COORDINATOR
                 await asyncio.sleep(RETRY_LOADING_SECONDS)
             else:
@@ -129,27 +138,28 @@ class LedShard:
 
     def _loading_ended(self, loading: asyncio.Task[None]) -> None:
         if not loading.cancelled() and (error := loading.exception()) is not None:
-            logger.critical("the groups of %s cannot be read", self.hosted, exc_info=error)
+            logger.critical("the %s of %s cannot be read", self._what, self.hosted, exc_info=error)
             self.refusal = Error.NOT_COORDINATOR
 
-    def _loaded(self, shard: GroupShard) -> None:
+    def _loaded(self, shard: S) -> None:
         self.shard = shard
         self.refusal = None
         self._written_to = self.hosted.log.log_end_offset
-        shard.loaded(self._surroundings.now_ms())
-        deleted, self._deleted_topics = self._deleted_topics, {}
-        self._take(shard.topics_deleted(deleted))
+        self._take(shard.loaded(self._surroundings.now_ms()))
+        to_tell, self._to_tell = self._to_tell, []
+        for told in to_tell:
+            self._take(told(shard))
 
     # ── steps ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def step(self, step: Step, waiting: ReplyTo) -> None:
+    def step(self, step: Step[S], waiting: ReplyTo) -> None:
         """Takes a step whose answer goes to `waiting`. A step that fails in the node, as none should, leaves a state
         that nobody can trust: it is read back from the log."""
         try:
             effects = step(self.shard, waiting, self._surroundings.now_ms())
         except Exception as error:
-            logger.exception("a step in the groups of %s failed in the node", self.hosted)
-            failed = KafkaError(Error.UNKNOWN_SERVER_ERROR, f"a step in the groups of {self.hosted} failed")
+            logger.exception("a step in the %s of %s failed in the node", self._what, self.hosted)
+            failed = KafkaError(Error.UNKNOWN_SERVER_ERROR, f"a step in the {self._what} of {self.hosted} failed")
             self.finish_turn()
             if self.refusal is None:
                 self._drop_back(failed, [])
@@ -164,24 +174,26 @@ class LedShard:
 
     def _take(self, effects: Effects) -> None:
         if effects.records:
-            self._records.append(effects.records)
+            self._written.append(Written(effects.producer, effects.records))
+        self._orders += effects.orders
         for waiting, answer in effects.answers:
             self.answer(waiting, answer)
         self._surroundings.on_step(self)
 
     def answer(self, waiting: ReplyTo, answer: object) -> None:
         """Answers when all that the state has now is committed, which is at once while nothing is under way."""
-        if self._records or self._answers or not self._is_all_committed():
+        if self._written or self._answers or not self._is_all_committed():
             self._answers.append((waiting, answer))
             self._surroundings.on_step(self)
         else:
             deliver([(waiting, answer)])
 
-    def topics_deleted(self, topics: Mapping[str, Uuid]) -> None:
+    def tell(self, told: Callable[[S], Effects]) -> None:
+        """Tells the shard of something that happened outside, as soon as it is loaded."""
         if self.refusal is None:
-            self._take(self.shard.topics_deleted(topics))
+            self._take(told(self.shard))
         else:
-            self._deleted_topics.update(topics)
+            self._to_tell.append(told)
 
     def _is_all_committed(self) -> bool:
         return not self._undelivered and self.hosted.state.high_watermark.offset >= self._written_to
@@ -190,8 +202,9 @@ class LedShard:
         """Appends what the steps of this turn want written, and lets their answers go when it is committed."""
         if self.refusal is not None:
             return
-        written, self._records = self._records, []
+        written, self._written = self._written, []
         answers, self._answers = self._answers, []
+        orders, self._orders = self._orders, []
         if written:
             try:
                 self._append(written)
@@ -201,26 +214,30 @@ class LedShard:
             except EncodeError as error:
                 self._drop_back(KafkaError(Error.UNKNOWN_SERVER_ERROR, str(error)), answers)
                 return
-        if written or answers:
-            self._deliver_when_committed(answers, is_to_be_synced=bool(written) and self.hosted.must_flush())
+        if written or answers or orders:
+            delivery = Delivery(self, self._written_to, answers, orders)
+            self._deliver_when_committed(delivery, is_to_be_synced=bool(written) and self.hosted.must_flush())
         self.deadline_ms = self.shard.next_deadline_ms
 
-    def _deliver_when_committed(self, answers: Answers, *, is_to_be_synced: bool) -> None:
-        delivery = Delivery(self, self._written_to, answers)
+    def _deliver_when_committed(self, delivery: Delivery, *, is_to_be_synced: bool) -> None:
         self._undelivered.append(delivery)
         if is_to_be_synced:
             delivery.wait_for(self._surroundings.broker.flusher.flush(self.hosted.log))
         self.deliver_ready()
         if delivery in self._undelivered:
-            timeout_ms = self._surroundings.broker.config.offsets_commit_timeout_ms
-            self._surroundings.broker.purgatory.park(delivery, timeout_ms, [self.hosted.watchers])
+            self._park(delivery)
 
-    def _append(self, written: list[list[Record]]) -> None:
+    def _park(self, delivery: Delivery) -> None:
+        timeout_ms = self._surroundings.kind.commit_timeout_ms()
+        self._surroundings.broker.purgatory.park(delivery, timeout_ms, [self.hosted.watchers])
+
+    def _append(self, written: list[Written]) -> None:
         hosted = self.hosted
         if hosted.state.leader_epoch != self.epoch:
             raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER, f"{hosted} is no longer led in epoch {self.epoch}")
-        for batch in batches_of(written, hosted.log.config.max_message_bytes, self._surroundings.broker.clock.now_ms()):
-            self._written_to = hosted.append(memoryview(batch), ACKS_ALL).last_offset + 1
+        encode, now_ms = self._surroundings.kind.encode, self._surroundings.broker.clock.now_ms()
+        for batch in batches_of(written, encode, hosted.log.config.max_message_bytes, now_ms):
+            self._written_to = hosted.append_from_coordinator(memoryview(batch)).last_offset + 1
 
     def deliver_ready(self) -> None:
         """Answers leave in the order of their steps."""
@@ -228,12 +245,19 @@ class LedShard:
             delivery = self._undelivered.popleft()
             self._surroundings.broker.purgatory.cancel(delivery)
             deliver(delivery.answers)
+            if delivery.orders:
+                self._surroundings.carry_out(self, delivery.orders)
 
     def give_up(self, delivery: Delivery) -> None:
-        """What was written is not committed in time, which says nothing of what becomes of it later."""
-        self._undelivered.remove(delivery)
+        """What was written is not committed in time, which says nothing of what becomes of it later: nobody waits for
+        an answer any more, but orders stand."""
         message = f"{self.hosted} did not reach offset {delivery.end_offset} on its in-sync replicas in time"
-        refuse(delivery.answers, for_group_clients(KafkaError(Error.REQUEST_TIMED_OUT, message)))
+        refuse(delivery.answers, for_clients(KafkaError(Error.REQUEST_TIMED_OUT, message)))
+        self._undelivered.remove(delivery)
+        if delivery.orders:
+            again = Delivery(self, delivery.end_offset, [], delivery.orders)
+            self._undelivered.append(again)
+            self._park(again)
         self.deliver_ready()
 
     def sync_failed(self, delivery: Delivery, error: BaseException) -> None:
@@ -246,8 +270,8 @@ class LedShard:
 
     def _drop_back(self, error: KafkaError, answers: Answers) -> None:
         """The state has what could not be written: it goes back to what the log has."""
-        logger.error("the groups of %s are read again, because they cannot be written: %s", self.hosted, error)
-        refuse(answers, for_group_clients(error))
+        logger.error("the %s of %s are read again, because they cannot be written: %s", self._what, self.hosted, error)
+        refuse(answers, for_clients(error))
         self._dismiss()
         self.load()
 
@@ -265,24 +289,30 @@ class LedShard:
         self._dismiss()
 
     def _dismiss(self) -> None:
-        """Sends off whoever waits in the groups, and serves nobody any more."""
+        """Sends off whoever waits in the shard, and serves nobody any more."""
         if self.refusal is None:
             deliver([*self.shard.resign().answers])
         self.refusal = Error.NOT_COORDINATOR
         self.deadline_ms = None
-        self._records = []
+        self._written = []
         self._answers = []
+        self._orders = []
+
+    @property
+    def _what(self) -> str:
+        return self._surroundings.kind.what
 
 
 class Delivery(Parked):
-    """Answers that wait until every in-sync replica has what was written before them."""
+    """Answers and orders that wait until every in-sync replica has what was written before them."""
 
-    __slots__ = ("_led", "_unsynced", "answers", "end_offset")
+    __slots__ = ("_led", "_unsynced", "answers", "end_offset", "orders")
 
-    def __init__(self, led: LedShard, end_offset: int, answers: Answers) -> None:
+    def __init__(self, led: LedShard[Any], end_offset: int, answers: Answers, orders: list[object]) -> None:
         super().__init__()
         self.end_offset = end_offset
         self.answers = answers
+        self.orders = orders
         self._led = led
         self._unsynced: asyncio.Future[None] | None = None
 
