@@ -25,9 +25,9 @@ Names, types, defaults and valid values are those of Apache Kafka 4.3.1. A broke
   without a restart; where the column *update* says `cluster-wide`, for all brokers or for one, where it says
   `per-broker`, for one broker only, and never where it says `read-only`.
 
-A topic's own settings go before the broker settings behind them, which the column *broker settings* names in the
-order in which they count. An unknown broker setting is ignored with a warning, an unknown topic setting is refused;
-both messages name the nearest valid one.
+A topic's or group's own settings go before the broker settings behind them, which the column *broker settings* names
+in the order in which they count. An unknown broker setting is ignored with a warning, an unknown topic setting is
+refused; both messages name the nearest valid one.
 """
 
 NOT_ACTING = """\
@@ -60,6 +60,9 @@ def render() -> str:
             "",
             "## Topic\n",
             *_table("broker settings", TOPIC),
+            "",
+            "## Group\n",
+            *_table("broker settings", GROUP),
             "",
             NOT_ACTING,
             *_names("Broker", BROKER),

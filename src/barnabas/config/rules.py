@@ -99,12 +99,27 @@ def check(get: Get) -> None:
     _check_node_id(get)
     _check_limits(get)
     _check_log_dirs(get)
+    _check_consumer_groups(get)
     if whole(get, "replica.socket.timeout.ms") < whole(get, "replica.fetch.wait.max.ms"):
         raise ConfigError(
             "replica.socket.timeout.ms",
             "replica.socket.timeout.ms should always be at least replica.fetch.wait.max.ms "
             "to prevent unnecessary socket timeouts",
         )
+
+
+def _check_consumer_groups(get: Get) -> None:
+    """What groups begin with has to be within the bounds of what they may be set to."""
+    for rest in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"):
+        name, least, most = f"group.consumer.{rest}", f"group.consumer.min.{rest}", f"group.consumer.max.{rest}"
+        for larger, smaller in ((most, least), (name, least)):
+            if whole(get, larger) < whole(get, smaller):
+                raise ConfigError(larger, f"{larger} must be greater than or equal to {smaller}")
+        if whole(get, name) > whole(get, most):
+            raise ConfigError(name, f"{name} must be less than or equal to {most}")
+    heartbeat, session = "group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms"
+    if whole(get, heartbeat) >= whole(get, session):
+        raise ConfigError(heartbeat, f"{heartbeat} must be less than {session}")
 
 
 def _check_node_id(get: Get) -> None:

@@ -3,6 +3,7 @@
 - A group without members keeps its offsets for that long from when its last member left.
 - A group that never had members, whose offsets come from consumers that assign themselves, from each last commit.
 - A stable group of consumers keeps what it subscribes to; what it no longer does, from the last commit.
+- A consumer group keeps what it subscribes to, whatever its state; all else from the last commit.
 - Any other group keeps all: nobody can tell what its members use, or a rebalance is under way.
 
 A commit of an old client may say itself when it expires, which then counts in place of the broker's retention. What
@@ -14,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.groups.classic_record import NO_TIMESTAMP_MS
+from barnabas.groups.consumer_group import ConsumerGroup
 from barnabas.groups.records import NO_EXPIRY_MS
 
 if TYPE_CHECKING:
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
     from barnabas.protocol import messages as m
 
 
-def expired_offsets(group: ClassicGroup, offsets: GroupOffsets, now_ms: int, retention_ms: int) -> list[TopicPartition]:
+def expired_offsets(
+    group: ClassicGroup | ConsumerGroup, offsets: GroupOffsets, now_ms: int, retention_ms: int
+) -> list[TopicPartition]:
     if not _can_expire(group):
         return []
     empty_since_ms = _empty_since_ms(group)
@@ -35,14 +39,16 @@ def expired_offsets(group: ClassicGroup, offsets: GroupOffsets, now_ms: int, ret
     ]
 
 
-def _can_expire(group: ClassicGroup) -> bool:
-    if group.protocol_type is None or group.is_empty:
+def _can_expire(group: ClassicGroup | ConsumerGroup) -> bool:
+    if isinstance(group, ConsumerGroup) or group.protocol_type is None or group.is_empty:
         return True
     return group.is_stable and group.uses_consumer_protocol and group.subscribed_topics() is not None
 
 
-def _empty_since_ms(group: ClassicGroup) -> int | None:
+def _empty_since_ms(group: ClassicGroup | ConsumerGroup) -> int | None:
     """None where the last commit counts instead; of a group that an old Kafka wrote, too, as it did not say."""
+    if isinstance(group, ConsumerGroup):
+        return None
     if group.protocol_type is None or not group.is_empty or group.state_timestamp_ms == NO_TIMESTAMP_MS:
         return None
     return group.state_timestamp_ms

@@ -104,7 +104,11 @@ class GroupOffsets:
 
 
 def committed_value(
-    partition: m.OffsetCommitRequest.OffsetCommitRequestPartition, topic_id: Uuid, retention_ms: int, now_ms: int
+    partition: m.OffsetCommitRequest.OffsetCommitRequestPartition
+    | m.TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition,
+    topic_id: Uuid,
+    retention_ms: int,
+    now_ms: int,
 ) -> m.OffsetCommitValue:
     """What a commit of a partition leaves in the log.
 

@@ -5,6 +5,7 @@ The version of a value is the one that a Kafka 4.3 broker writes, so that either
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from barnabas.coordination.effects import Record
@@ -13,6 +14,8 @@ from barnabas.protocol import messages as m
 from barnabas.protocol.errors import UnknownFormatError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from barnabas.protocol.structs import Message
     from barnabas.protocol.varint import Buffer
 
@@ -41,12 +44,11 @@ def decode(key: Buffer | None, value: Buffer | None) -> Record | None:
     kind = kind_of(key)
     assert key is not None
     try:
-        if kind == m.OffsetCommitKey.api_key:
-            return Record(decode_key(m.OffsetCommitKey, key), decode_value(m.OffsetCommitValue, value))
-        if kind == m.GroupMetadataKey.api_key:
-            return Record(decode_key(m.GroupMetadataKey, key), decode_value(m.GroupMetadataValue, value))
         if kind == m.LegacyOffsetCommitKey.api_key:
             return _modern(decode_key(m.LegacyOffsetCommitKey, key), decode_value(m.LegacyOffsetCommitValue, value))
+        if (classes := _classes().get(kind)) is not None:
+            key_class, value_class = classes
+            return Record(decode_key(key_class, key), decode_value(value_class, value))
     except UnknownFormatError:
         return None
     return None
@@ -67,10 +69,37 @@ def group_tombstone(group_id: str) -> Record:
     return Record(m.GroupMetadataKey(group=group_id), None)
 
 
+def consumer_group_id(key: Message) -> str:
+    """Whose record it is, of all kinds that make up a consumer group."""
+    group_id = getattr(key, "group_id", None)
+    assert isinstance(group_id, str), key
+    return group_id
+
+
 def new_group(group_id: str, state_timestamp_ms: int) -> Record:
     """A group exists by name. It has completed no generation yet, and what it has of members is not written."""
     value = m.GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=state_timestamp_ms)
     return Record(m.GroupMetadataKey(group=group_id), value)
+
+
+@cache
+def _classes() -> Mapping[int, tuple[type[Message], type[Message]]]:
+    """The kinds of records that something here acts on. Those of share and streams groups are not among them."""
+    return {
+        kind: classes
+        for classes in (
+            (m.OffsetCommitKey, m.OffsetCommitValue),
+            (m.GroupMetadataKey, m.GroupMetadataValue),
+            (m.ConsumerGroupMetadataKey, m.ConsumerGroupMetadataValue),
+            (m.ConsumerGroupPartitionMetadataKey, m.ConsumerGroupPartitionMetadataValue),
+            (m.ConsumerGroupMemberMetadataKey, m.ConsumerGroupMemberMetadataValue),
+            (m.ConsumerGroupTargetAssignmentMetadataKey, m.ConsumerGroupTargetAssignmentMetadataValue),
+            (m.ConsumerGroupTargetAssignmentMemberKey, m.ConsumerGroupTargetAssignmentMemberValue),
+            (m.ConsumerGroupCurrentMemberAssignmentKey, m.ConsumerGroupCurrentMemberAssignmentValue),
+            (m.ConsumerGroupRegularExpressionKey, m.ConsumerGroupRegularExpressionValue),
+        )
+        if (kind := classes[0].api_key) is not None
+    }
 
 
 def _value_version(value: Message) -> int:

@@ -3,34 +3,50 @@
 A shard is first fed with the records of its log, `replay` by `replay`, and then told that it is `loaded`. From then on
 every request is a step that changes the state at once and returns the records and answers it asks for (see `effects`).
 Replaying those records gives the same groups and offsets again, except for what Kafka does not write down either: a
-rebalance that is under way, and a group that is but a name for offsets when it has none left.
+rebalance of a classic group that is under way, and a group that is but a name for offsets when it has none left.
+
+A group is classic, with members that agree on their assignment among themselves (`classic`), or a consumer group, with
+one that the broker makes (`consumer_group`). When nobody is in it, the next member makes it the one or the other.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from barnabas.coordination.alarms import Alarms
 from barnabas.coordination.effects import NO_PRODUCER_ID, Effects, ProducerId
-from barnabas.groups import admin, offsets, records
+from barnabas.groups import (
+    admin,
+    classic_in_consumer,
+    consumer_fencing,
+    consumer_heartbeat,
+    consumer_offsets,
+    conversion,
+    offsets,
+    records,
+)
 from barnabas.groups.classic import ClassicGroup
 from barnabas.groups.classic_state import GroupSettings
+from barnabas.groups.consumer_circumstances import Circumstances, ConsumerGroupSettings, TopicsWatch
+from barnabas.groups.consumer_group import ConsumerGroup
+from barnabas.groups.consumer_member import JOIN_EPOCH
 from barnabas.groups.expiry import expired_offsets
-from barnabas.groups.offsets import GroupOffsets
+from barnabas.groups.offset_commits import OffsetCommits
+from barnabas.groups.shard_offsets import ShardOffsets
+from barnabas.groups.subscriptions import TopicHashes
+from barnabas.metadata.image import MetadataImage
 from barnabas.protocol import messages as m
-from barnabas.protocol.errors import Error
-from barnabas.protocol.uuids import ZERO_UUID
+from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from barnabas.coordination.effects import Record, ReplyTo
     from barnabas.groups.classic_member import ClientInfo
     from barnabas.protocol.structs import Message
     from barnabas.protocol.uuids import Uuid
 
-UNKNOWN_GROUP_HAS_ITS_OWN_ERROR_FROM: Final = 9
-"""The first version of OffsetCommit that says of a group that there is none; before, its generation is called wrong."""
+    Group: TypeAlias = ClassicGroup | ConsumerGroup
 
 SWEPT_GROUPS_MAX: Final = 500
 """Groups that one step searches for expired offsets; those left wait for the next step, behind other work."""
@@ -40,25 +56,46 @@ class ShardSettings(NamedTuple):
     """What the broker's configuration says about groups and their offsets. Kafka's defaults."""
 
     group: GroupSettings = GroupSettings()
+    consumer: ConsumerGroupSettings = ConsumerGroupSettings()
     offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000
     offsets_retention_check_interval_ms: int = 600_000
     offset_metadata_max_bytes: int = 4096
 
 
+def no_metadata() -> MetadataImage:
+    """A cluster without topics, for a shard that has to do with classic groups only."""
+    return MetadataImage(cluster_id="")
+
+
 class GroupShard:
-    """Invariants of a loaded shard: a group with offsets is in `_groups`, and a group in `_offsets` has some; a group
-    with a deadline has an alarm no later than that."""
+    """Invariants of a loaded shard: a group with offsets is in `_groups`; a group with a deadline has an alarm no later
+    than that."""
 
-    __slots__ = ("_alarms", "_groups", "_loading", "_offsets", "_settings", "_sweep_at_ms", "_to_sweep", "_writers")
+    __slots__ = (
+        "_alarms",
+        "_commits",
+        "_groups",
+        "_hashes",
+        "_image",
+        "_loading",
+        "_offsets",
+        "_settings",
+        "_sweep_at_ms",
+        "_to_sweep",
+        "_watch_topics",
+    )
 
-    def __init__(self, settings: ShardSettings) -> None:
+    def __init__(self, settings: ShardSettings, image: Callable[[], MetadataImage] = no_metadata) -> None:
         self._settings = settings
-        self._groups: dict[str, ClassicGroup] = {}
-        self._offsets: dict[str, GroupOffsets] = {}
-        self._writers: dict[ProducerId, set[str]] = {}
-        """The groups in which a producer's open transaction has written offsets."""
+        self._image = image
+        """The cluster's metadata now."""
+        self._groups: dict[str, Group] = {}
+        self._offsets = ShardOffsets()
+        self._commits = OffsetCommits(self._offsets, settings.offset_metadata_max_bytes)
+        self._hashes = TopicHashes()
+        self._watch_topics = TopicsWatch()
         self._loading: dict[str, m.GroupMetadataValue] = {}
-        """What the log said last of each group, until it is all read: only then there are members with sessions."""
+        """What the log said last of each classic group, until it is all read: only then members have sessions."""
         self._alarms = Alarms()
         self._sweep_at_ms: int | None = None
         self._to_sweep: list[str] = []
@@ -69,75 +106,112 @@ class GroupShard:
         """Applies a record of the log, written in a transaction if there is a producer id. Only before `loaded`."""
         key, value = record
         if isinstance(key, m.OffsetCommitKey):
-            if value is None:
-                self._forget_offset(key.group, key.topic, key.partition)
-            else:
-                assert isinstance(value, m.OffsetCommitValue), value
-                self._replay_commit(key, value, producer_id)
+            assert value is None or isinstance(value, m.OffsetCommitValue), value
+            self._offsets.replay(key, value, producer_id)
         elif isinstance(key, m.GroupMetadataKey):
             if value is None:
                 self._loading.pop(key.group, None)
             else:
                 assert isinstance(value, m.GroupMetadataValue), value
                 self._loading[key.group] = value
+        else:
+            self._replay_consumer_group(records.consumer_group_id(key), record)
+
+    def _replay_consumer_group(self, group_id: str, record: Record) -> None:
+        group = self._groups.get(group_id)
+        if group is None:
+            if record.value is None:
+                return
+            group = self._groups[group_id] = ConsumerGroup(group_id)
+        assert isinstance(group, ConsumerGroup), group
+        group.replay(record)
+        if group.is_dead:
+            del self._groups[group_id]
 
     def commit_transaction(self, producer_id: ProducerId) -> None:
         """A marker in the log: what the producer wrote counts from here on."""
-        for group_id in self._writers.pop(producer_id, ()):
-            if (group_offsets := self._offsets.get(group_id)) is not None:
-                group_offsets.commit_transaction(producer_id)
+        self._offsets.commit_transaction(producer_id)
 
     def abort_transaction(self, producer_id: ProducerId) -> None:
         """A marker in the log: what the producer wrote never counted."""
-        for group_id in self._writers.pop(producer_id, ()):
-            if (group_offsets := self._offsets.get(group_id)) is not None:
-                group_offsets.abort_transaction(producer_id)
-                if group_offsets.is_empty:
-                    del self._offsets[group_id]
+        self._offsets.abort_transaction(producer_id)
 
     def loaded(self, now_ms: int) -> Effects:
         """The log is read: members have a session from now, and expired offsets are looked for."""
+        for group in self._groups.values():
+            assert isinstance(group, ConsumerGroup), group
+            group.loaded(self._circumstances(group.group_id, now_ms).settings.session_timeout_ms, now_ms)
+            self._watch(group)
         for group_id, value in self._loading.items():
-            self._add(ClassicGroup.from_record(group_id, value, self._settings.group, now_ms))
+            if group_id not in self._groups:
+                self._add(ClassicGroup.from_record(group_id, value, self._settings.group, now_ms))
         self._loading.clear()
-        for group_id in self._offsets.keys() - self._groups.keys():
+        for group_id in self._offsets.group_ids - self._groups.keys():
             self._add(ClassicGroup(group_id, self._settings.group))
         self._sweep_at_ms = now_ms + self._settings.offsets_retention_check_interval_ms
         return Effects()
 
-    # Members
+    def reconfigure(self, settings: ShardSettings) -> Effects:
+        """Settings have changed while the broker runs. Classic groups keep those that they were made with."""
+        self._settings = settings
+        self._commits = OffsetCommits(self._offsets, settings.offset_metadata_max_bytes)
+        return Effects()
+
+    # Members of classic groups
 
     def join(self, request: m.JoinGroupRequest, client: ClientInfo, reply_to: ReplyTo, now_ms: int) -> Effects:
-        group = self._groups.get(request.group_id)
-        if group is not None:
-            return self._watched(group, group.join(request, client, reply_to, now_ms))
+        known = self._groups.get(request.group_id)
+        if isinstance(known, ClassicGroup):
+            return self._watched(known, known.join(request, client, reply_to, now_ms))
+        if known is not None and not known.is_empty:
+            now, effects = self._circumstances(request.group_id, now_ms), Effects()
+            classic_in_consumer.join(known, request, client, reply_to, now, effects)
+            return self._watched(known, effects)
         if request.member_id:
             refusal = m.JoinGroupResponse(member_id=request.member_id, error_code=Error.UNKNOWN_MEMBER_ID)
             return _answer(reply_to, refusal)
         group = ClassicGroup(request.group_id, self._settings.group)
-        effects = group.join(request, client, reply_to, now_ms)
-        if not _is_refused(effects):
-            self._add(group)
-            if not effects.records:
-                effects.write(records.new_group(group.group_id, group.state_timestamp_ms))
+        joined = group.join(request, client, reply_to, now_ms)
+        if _is_refused(joined):
+            return joined
+        effects = Effects()
+        if known is not None:
+            admin.delete_group(known, effects)
+        self._add(group)
+        if not joined.records:
+            effects.write(records.new_group(group.group_id, group.state_timestamp_ms))
+        effects.extend(joined)
         return effects
 
     def sync(self, request: m.SyncGroupRequest, reply_to: ReplyTo, now_ms: int) -> Effects:
         group = self._groups.get(request.group_id)
         if group is None:
             return _answer(reply_to, m.SyncGroupResponse(error_code=Error.UNKNOWN_MEMBER_ID))
-        return self._watched(group, group.sync(request, reply_to, now_ms))
+        if isinstance(group, ClassicGroup):
+            return self._watched(group, group.sync(request, reply_to, now_ms))
+        effects = Effects()
+        classic_in_consumer.sync(group, request, reply_to, self._circumstances(request.group_id, now_ms), effects)
+        return self._watched(group, effects)
 
     def heartbeat(self, request: m.HeartbeatRequest, reply_to: ReplyTo, now_ms: int) -> Effects:
         group = self._groups.get(request.group_id)
         if group is None:
             return _answer(reply_to, m.HeartbeatResponse(error_code=Error.UNKNOWN_MEMBER_ID))
-        return self._watched(group, group.heartbeat(request, reply_to, now_ms))
+        if isinstance(group, ClassicGroup):
+            return self._watched(group, group.heartbeat(request, reply_to, now_ms))
+        effects = Effects()
+        classic_in_consumer.heartbeat(group, request, reply_to, self._circumstances(request.group_id, now_ms), effects)
+        return self._watched(group, effects)
 
     def leave(self, request: m.LeaveGroupRequest, reply_to: ReplyTo, now_ms: int) -> Effects:
         group = self._groups.get(request.group_id)
-        if group is not None:
+        if isinstance(group, ClassicGroup):
             return self._watched(group, group.leave(request, reply_to, now_ms))
+        if group is not None:
+            effects = Effects()
+            now = self._circumstances(group.group_id, now_ms)
+            effects.answer(reply_to, consumer_fencing.remove_members(group, request, now, effects))
+            return self._watched(group, effects)
         if request.member_id:  # up to version 2, which leaves for one member
             return _answer(reply_to, m.LeaveGroupResponse(error_code=Error.UNKNOWN_MEMBER_ID))
         members = [
@@ -150,39 +224,95 @@ class GroupShard:
         ]
         return _answer(reply_to, m.LeaveGroupResponse(members=members))
 
+    # Members of consumer groups
+
+    def consumer_heartbeat(
+        self, request: m.ConsumerGroupHeartbeatRequest, client: ClientInfo, reply_to: ReplyTo, now_ms: int
+    ) -> Effects:
+        """A member of a consumer group lives, joins or leaves."""
+        effects = Effects()
+        try:
+            consumer_heartbeat.check_request(request, client.version, self._settings.consumer.assignors)
+            now = self._circumstances(request.group_id, now_ms)
+            group = self._consumer_group_for(request, now, effects)
+            if request.member_epoch < JOIN_EPOCH:
+                response = consumer_heartbeat.leave(group, request, now, effects)
+            else:
+                consumer_heartbeat.check_heartbeat(group, request, now)
+                self._put_in_place(group, effects)
+                response = consumer_heartbeat.beat(group, request, client, now, effects)
+        except KafkaError as refused:
+            refusal = m.ConsumerGroupHeartbeatResponse(error_code=refused.error, error_message=refused.message)
+            return _answer(reply_to, refusal)
+        effects.answer(reply_to, response)
+        return self._watched(group, effects)
+
+    def _consumer_group_for(
+        self, request: m.ConsumerGroupHeartbeatRequest, now: Circumstances, effects: Effects
+    ) -> ConsumerGroup:
+        """The group that a heartbeat is for: one that there is, or a new one for who joins a group that is not or that
+        is a classic one. Raises KafkaError where there can be none."""
+        group_id = request.group_id
+        group = self._groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        if request.member_epoch == JOIN_EPOCH and (group is None or group.is_empty):
+            return ConsumerGroup(group_id)
+        if request.member_epoch == JOIN_EPOCH and group is not None:
+            return conversion.upgraded(group, now, effects)
+        if group is not None:
+            raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+        what = "Group" if request.member_epoch < JOIN_EPOCH else "Consumer group"
+        raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
+
+    def _put_in_place(self, group: ConsumerGroup, effects: Effects) -> None:
+        """A group that is new is known from here on; a classic one gives way to it."""
+        known = self._groups.get(group.group_id)
+        if known is group:
+            return
+        if isinstance(known, ClassicGroup) and not known.is_empty:
+            effects.extend(known.abandon(Error.REBALANCE_IN_PROGRESS))
+        elif known is not None:
+            admin.delete_group(known, effects)
+        self._groups[group.group_id] = group
+
+    def _circumstances(self, group_id: str, now_ms: int) -> Circumstances:
+        image = self._image()
+        settings = self._settings.consumer.of_group(image.configs.of_group(group_id))
+        return Circumstances(image, settings, self._hashes, self._watch_topics, now_ms, self._settings.group)
+
     # Offsets
 
     def commit_offsets(self, request: m.OffsetCommitRequest, version: int, reply_to: ReplyTo, now_ms: int) -> Effects:
         """Commits the offsets of topics that exist, each named and, where the broker knows it, with its id."""
         group = self._groups.get(request.group_id)
-        error = _check_commit(group, request, version)
-        if error is not Error.NONE:
-            return _answer(reply_to, _commit_refused(request, error))
-        effects = Effects()
-        answer = m.OffsetCommitResponse()
-        for topic in request.topics:
-            answered = m.OffsetCommitResponse.OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
-            answer.topics.append(answered)
-            for partition in topic.partitions:
-                error = self._check_metadata(partition)
-                answered.partitions.append(_commit_answer(partition, error))
-                if error is Error.NONE:
-                    value = offsets.committed_value(partition, topic.topic_id, request.retention_time_ms, now_ms)
-                    self._commit_offset(request.group_id, topic.name, partition.partition_index, value, effects)
-        if group is not None:
+        effects = self._commits.commit(group, request, version, reply_to, now_ms)
+        if isinstance(group, ClassicGroup):
             group.keep_alive(request.member_id, now_ms)
             self._watch(group)
-        elif effects.records:
-            self._add(ClassicGroup(request.group_id, self._settings.group))
-        effects.answer(reply_to, answer)
+        self._name_group_of(request.group_id, effects)
+        return effects
+
+    def commit_offsets_in_transaction(
+        self, request: m.TxnOffsetCommitRequest, reply_to: ReplyTo, now_ms: int
+    ) -> Effects:
+        """Writes the offsets of topics that exist in the transaction of the producer that asks."""
+        group = self._groups.get(request.group_id)
+        topics = self._image().topics
+        effects = self._commits.commit_in_transaction(group, request, topics, reply_to, now_ms)
+        self._name_group_of(request.group_id, effects)
         return effects
 
     def fetch_offsets(
         self, request: m.OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool
     ) -> m.OffsetFetchResponse.OffsetFetchResponseGroup:
         """The committed offsets of one group. One that does not exist has none, which is not an error."""
-        known = self._offsets.get(request.group_id)
-        return offsets.fetch(GroupOffsets() if known is None else known, request, require_stable=require_stable)
+        group = self._groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            error = consumer_offsets.check_fetch(group, request.member_id, request.member_epoch)
+            if error is not Error.NONE:
+                return m.OffsetFetchResponse.OffsetFetchResponseGroup(group_id=request.group_id, error_code=error)
+        return offsets.fetch(self._offsets.of(request.group_id), request, require_stable=require_stable)
 
     def delete_offsets(self, request: m.OffsetDeleteRequest, reply_to: ReplyTo) -> Effects:
         group = self._groups.get(request.group_id)
@@ -200,23 +330,26 @@ class GroupShard:
                 answered.partitions.append(
                     m.OffsetDeleteResponse.OffsetDeleteResponsePartition(partition_index=index, error_code=error)
                 )
-                if error is Error.NONE and self._has_offset(group.group_id, topic.name, index):
-                    self._delete_offset(group.group_id, topic.name, index, effects)
+                if error is Error.NONE and self._offsets.has(group.group_id, topic.name, index):
+                    self._offsets.delete(group.group_id, topic.name, index, effects)
         effects.answer(reply_to, answer)
         return effects
 
     def topics_deleted(self, topics: Mapping[str, Uuid]) -> Effects:
         """Deletes the offsets of topics that are gone. A commit to a younger topic of the same name stays."""
         effects = Effects()
-        for group_id, group_offsets in list(self._offsets.items()):
-            for topic, partition in group_offsets.partitions():
-                if topic in topics:
-                    value = group_offsets.get(topic, partition)
-                    if value is None or value.topic_id in (ZERO_UUID, topics[topic]):
-                        self._delete_offset(group_id, topic, partition, effects)
+        self._offsets.delete_topics(topics, effects)
         return effects
 
+    def _name_group_of(self, group_id: str, effects: Effects) -> None:
+        """Offsets that were committed to no group make one, if only by name."""
+        if effects.records and group_id not in self._groups:
+            self._add(ClassicGroup(group_id, self._settings.group))
+
     # Administration
+
+    def has_group(self, group_id: str) -> bool:
+        return group_id in self._groups
 
     def list_groups(
         self, states_filter: Iterable[str], types_filter: Iterable[str]
@@ -226,16 +359,28 @@ class GroupShard:
     def describe_groups(self, group_ids: Iterable[str], version: int) -> list[m.DescribeGroupsResponse.DescribedGroup]:
         return admin.describe_groups(self._groups, group_ids, version)
 
+    def describe_consumer_groups(
+        self, group_ids: Iterable[str]
+    ) -> list[m.ConsumerGroupDescribeResponse.DescribedGroup]:
+        assignors = self._settings.consumer.assignors
+        return admin.describe_consumer_groups(self._groups, group_ids, assignors, self._image().topics)
+
     def delete_groups(self, group_ids: Iterable[str], reply_to: ReplyTo) -> Effects:
         effects = Effects()
         answer = m.DeleteGroupsResponse()
         for group_id in dict.fromkeys(group_ids):
-            error = admin.check_group_deletion(self._groups.get(group_id))
+            group = self._groups.get(group_id)
+            error = admin.check_group_deletion(group)
             answer.results.append(m.DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error))
-            if error is Error.NONE:
-                self._delete_group(group_id, effects)
+            if group is not None and error is Error.NONE:
+                self._delete_group(group, effects)
         effects.answer(reply_to, answer)
         return effects
+
+    def _delete_group(self, group: Group, effects: Effects) -> None:
+        self._offsets.delete_group(group.group_id, effects)
+        admin.delete_group(group, effects)
+        del self._groups[group.group_id]
 
     # Time
 
@@ -248,8 +393,13 @@ class GroupShard:
     def expire(self, now_ms: int) -> Effects:
         effects = Effects()
         for group_id in self._alarms.take_due(now_ms):
-            if (group := self._groups.get(group_id)) is not None:
-                effects.extend(self._watched(group, group.expire(now_ms)))
+            group = self._groups.get(group_id)
+            if isinstance(group, ClassicGroup):
+                effects.extend(group.expire(now_ms))
+            elif group is not None:
+                consumer_fencing.expire(group, self._circumstances(group_id, now_ms), effects)
+            if group is not None:
+                self._watch(group)
         if self._sweep_at_ms is not None and now_ms >= self._sweep_at_ms:
             self._sweep(now_ms, effects)
         return effects
@@ -258,7 +408,8 @@ class GroupShard:
         """Another node leads the partition now: whoever waits is sent there. The shard is of no use any more."""
         effects = Effects()
         for group in self._groups.values():
-            effects.extend(group.abandon(Error.NOT_COORDINATOR))
+            if isinstance(group, ClassicGroup):
+                effects.extend(group.abandon(Error.NOT_COORDINATOR))
         self._groups.clear()
         self._alarms = Alarms()
         self._sweep_at_ms = None
@@ -275,74 +426,28 @@ class GroupShard:
         pause_ms = 0 if self._to_sweep else self._settings.offsets_retention_check_interval_ms
         self._sweep_at_ms = now_ms + pause_ms
 
-    def _sweep_group(self, group: ClassicGroup, now_ms: int, effects: Effects) -> None:
-        group_offsets = self._offsets.get(group.group_id)
-        if group_offsets is not None:
-            for topic, partition in expired_offsets(group, group_offsets, now_ms, self._settings.offsets_retention_ms):
-                self._delete_offset(group.group_id, topic, partition, effects)
-        if group.group_id not in self._offsets and group.is_empty and not group.pending_deadlines_ms:
-            self._delete_group(group.group_id, effects)
+    def _sweep_group(self, group: Group, now_ms: int, effects: Effects) -> None:
+        group_offsets = self._offsets.of(group.group_id)
+        for topic, partition in expired_offsets(group, group_offsets, now_ms, self._settings.offsets_retention_ms):
+            self._offsets.delete(group.group_id, topic, partition, effects)
+        if group.group_id not in self._offsets.group_ids and admin.is_abandoned(group):
+            self._delete_group(group, effects)
 
-    def _add(self, group: ClassicGroup) -> None:
+    def _add(self, group: Group) -> None:
         self._groups[group.group_id] = group
         self._watch(group)
 
-    def _watch(self, group: ClassicGroup) -> None:
+    def _watch(self, group: Group) -> None:
+        """Notes when something is next due. A group that has become another one in its step gives way to it here."""
+        if isinstance(group, ConsumerGroup) and group.successor is not None:
+            group = self._groups[group.group_id] = group.successor
         if (deadline_ms := group.next_deadline_ms) is not None:
             self._alarms.set(group.group_id, deadline_ms)
 
-    def _watched(self, group: ClassicGroup, effects: Effects) -> Effects:
+    def _watched(self, group: Group, effects: Effects) -> Effects:
         """Passes a group's step on, having looked whether something is due sooner now."""
         self._watch(group)
         return effects
-
-    def _offsets_of(self, group_id: str) -> GroupOffsets:
-        """A group's offsets, to add to."""
-        if (group_offsets := self._offsets.get(group_id)) is None:
-            group_offsets = self._offsets[group_id] = GroupOffsets()
-        return group_offsets
-
-    def _has_offset(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether there is an offset to delete, be it one that a transaction is about to commit."""
-        group_offsets = self._offsets.get(group_id)
-        if group_offsets is None:
-            return False
-        return group_offsets.get(topic, partition) is not None or not group_offsets.is_stable(topic, partition)
-
-    def _replay_commit(self, key: m.OffsetCommitKey, value: m.OffsetCommitValue, producer_id: ProducerId) -> None:
-        group_offsets = self._offsets_of(key.group)
-        if producer_id == NO_PRODUCER_ID:
-            group_offsets.commit(key.topic, key.partition, value)
-        else:
-            group_offsets.write(producer_id, key.topic, key.partition, value)
-            self._writers.setdefault(producer_id, set()).add(key.group)
-
-    def _commit_offset(
-        self, group_id: str, topic: str, partition: int, value: m.OffsetCommitValue, effects: Effects
-    ) -> None:
-        effects.write(records.offset_commit(group_id, topic, partition, value))
-        self._offsets_of(group_id).commit(topic, partition, value)
-
-    def _delete_offset(self, group_id: str, topic: str, partition: int, effects: Effects) -> None:
-        effects.write(records.offset_tombstone(group_id, topic, partition))
-        self._forget_offset(group_id, topic, partition)
-
-    def _forget_offset(self, group_id: str, topic: str, partition: int) -> None:
-        if (group_offsets := self._offsets.get(group_id)) is not None:
-            group_offsets.remove(topic, partition)
-            if group_offsets.is_empty:
-                del self._offsets[group_id]
-
-    def _delete_group(self, group_id: str, effects: Effects) -> None:
-        if (group_offsets := self._offsets.get(group_id)) is not None:
-            for topic, partition in group_offsets.partitions():
-                self._delete_offset(group_id, topic, partition, effects)
-        effects.write(records.group_tombstone(group_id))
-        del self._groups[group_id]
-
-    def _check_metadata(self, partition: m.OffsetCommitRequest.OffsetCommitRequestPartition) -> Error:
-        fits = offsets.metadata_fits(partition.committed_metadata, self._settings.offset_metadata_max_bytes)
-        return Error.NONE if fits else Error.OFFSET_METADATA_TOO_LARGE
 
 
 def _answer(reply_to: ReplyTo, response: Message) -> Effects:
@@ -357,34 +462,3 @@ def _is_refused(effects: Effects) -> bool:
         isinstance(response, m.JoinGroupResponse) and response.error_code not in (Error.NONE, Error.MEMBER_ID_REQUIRED)
         for _, response in effects.answers
     )
-
-
-def _check_commit(group: ClassicGroup | None, request: m.OffsetCommitRequest, version: int) -> Error:
-    generation = request.generation_id_or_member_epoch
-    if group is not None:
-        return group.check_commit(request.member_id, request.group_instance_id, generation)
-    if generation < 0:
-        return Error.NONE  # a consumer that assigns itself its partitions, or an administrator
-    if version < UNKNOWN_GROUP_HAS_ITS_OWN_ERROR_FROM:
-        return Error.ILLEGAL_GENERATION
-    return Error.GROUP_ID_NOT_FOUND
-
-
-def _commit_answer(
-    partition: m.OffsetCommitRequest.OffsetCommitRequestPartition, error: Error
-) -> m.OffsetCommitResponse.OffsetCommitResponsePartition:
-    return m.OffsetCommitResponse.OffsetCommitResponsePartition(
-        partition_index=partition.partition_index, error_code=error
-    )
-
-
-def _commit_refused(request: m.OffsetCommitRequest, error: Error) -> m.OffsetCommitResponse:
-    topics = [
-        m.OffsetCommitResponse.OffsetCommitResponseTopic(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partitions=[_commit_answer(partition, error) for partition in topic.partitions],
-        )
-        for topic in request.topics
-    ]
-    return m.OffsetCommitResponse(topics=topics)

@@ -80,6 +80,25 @@ def test_log_dirs_goes_before_log_dir() -> None:
         ({"replica_socket_timeout_ms": "5"}, "should always be at least replica.fetch.wait.max.ms"),
         ({"cordoned_log_dirs": "/x"}, "Missing entries : /x"),
         ({"controller_quorum_voters": "2@localhost:9093"}, "the node id 1 must be included in the set of voters"),
+        (
+            {"group_consumer_session_timeout_ms": "10000"},
+            "group.consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms",
+        ),
+        (
+            {"group_consumer_heartbeat_interval_ms": "20000"},
+            "heartbeat.interval.ms must be less than or equal to group.consumer.max.heartbeat.interval.ms",
+        ),
+        (
+            {"group_consumer_max_assignment_interval_ms": "1", "group_consumer_min_assignment_interval_ms": "2"},
+            "assignment.interval.ms must be greater than or equal to group.consumer.min.assignment.interval.ms",
+        ),
+        (
+            {
+                "group_consumer_heartbeat_interval_ms": "45000",
+                "group_consumer_max_heartbeat_interval_ms": "50000",
+            },
+            "group.consumer.heartbeat.interval.ms must be less than group.consumer.session.timeout.ms",
+        ),
         ({"num_partitions": "0"}, "Invalid value 0 for configuration num.partitions: Value must be at least 1"),
     ],
 )

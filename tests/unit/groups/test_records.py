@@ -150,7 +150,7 @@ def test_offsets_of_kafka_0_8_are_read_as_offsets_of_today() -> None:
 
 
 def test_kinds_of_records_that_nothing_here_acts_on_are_passed_over() -> None:
-    key, value = records.encode(Record(m.ConsumerGroupMetadataKey(group_id="g"), m.ConsumerGroupMetadataValue(epoch=1)))
+    key, value = records.encode(Record(m.ShareGroupMetadataKey(group_id="g"), m.ShareGroupMetadataValue(epoch=1)))
     assert records.decode(key, value) is None
     assert records.decode(key, None) is None
     assert records.decode(b"\x7f\xff of another age", b"\0\0") is None

@@ -1,4 +1,4 @@
-"""ListGroups, DescribeGroups, DeleteGroups, and the descriptions of groups of newer kinds, of which there are none.
+"""ListGroups, DescribeGroups, DeleteGroups, and the descriptions of share and streams groups, of which there are none.
 
 A request may name groups of several partitions: each partition is asked for its own, and one that cannot answer fails
 its groups only. ListGroups fails as a whole while one of the node's partitions is being loaded.
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.broker.api.cluster_view import GROUP_OPERATIONS
 from barnabas.broker.dispatch import handles
-from barnabas.groups.admin import MISSING_GROUP_IS_AN_ERROR_FROM
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error, KafkaError
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
     from barnabas.broker.dispatch import Caller
     from barnabas.broker.server import Broker
-    from barnabas.groups.shard import GroupShard
 
     ClassicDescription: TypeAlias = m.DescribeGroupsResponse.DescribedGroup
     Deleted: TypeAlias = m.DeleteGroupsResponse.DeletableGroupResult
@@ -106,17 +104,7 @@ def by_partition(broker: Broker, group_ids: Iterable[str]) -> list[list[str]]:
     return list(groups.values())
 
 
-# ── groups of newer kinds ────────────────────────────────────────────────────────────────────────────────────
-
-
-@handles(ApiKey.CONSUMER_GROUP_DESCRIBE, versions=(0, 1))
-async def consumer_group_describe(
-    broker: Broker,
-    request: m.ConsumerGroupDescribeRequest,
-    caller: Caller,  # noqa: ARG001 (every handler takes it)
-) -> m.ConsumerGroupDescribeResponse:
-    described = m.ConsumerGroupDescribeResponse.DescribedGroup
-    return m.ConsumerGroupDescribeResponse(groups=await refuse_all(broker, request.group_ids, "consumer", described))
+# ── share and streams groups ────────────────────────────────────────────────────────────────────────────────────
 
 
 @handles(ApiKey.SHARE_GROUP_DESCRIBE, versions=(1, 1))
@@ -154,13 +142,9 @@ async def refusal(broker: Broker, group_id: str, kind: str) -> tuple[Error, str 
     if not group_id:
         return Error.INVALID_GROUP_ID, None
 
-    def exists(shard: GroupShard) -> bool:
-        (group,) = shard.describe_groups([group_id], MISSING_GROUP_IS_AN_ERROR_FROM)
-        return group.error_code == Error.NONE
-
     try:
-        is_classic = await broker.groups.read(group_id, exists)
+        exists = await broker.groups.read(group_id, lambda shard: shard.has_group(group_id))
     except KafkaError as failed:
         return failed.error, None
-    missing = f"Group {group_id} is not a {kind} group." if is_classic else f"Group {group_id} not found."
+    missing = f"Group {group_id} is not a {kind} group." if exists else f"Group {group_id} not found."
     return Error.GROUP_ID_NOT_FOUND, missing

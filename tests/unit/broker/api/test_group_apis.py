@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.broker.api import group_admin, group_membership, group_offsets
+from barnabas.broker.api import consumer_groups, group_admin, group_membership, group_offsets
+from barnabas.metadata.image import FeaturesImage
 from barnabas.protocol import messages as m
 from barnabas.protocol.codec import encode
 from barnabas.protocol.errors import Error
@@ -59,6 +60,16 @@ def a_join(group_id: str = GROUP, instance_id: str | None = None) -> m.JoinGroup
     )
 
 
+def a_consumer(group_id: str = GROUP, member_id: str = "x") -> m.ConsumerGroupHeartbeatRequest:
+    return m.ConsumerGroupHeartbeatRequest(
+        group_id=group_id,
+        member_id=member_id,
+        rebalance_timeout_ms=10_000,
+        subscribed_topic_names=[TOPIC],
+        topic_partitions=[],
+    )
+
+
 def a_leave(version: int, group_id: str = GROUP) -> m.LeaveGroupRequest:
     if version < 3:
         return m.LeaveGroupRequest(group_id=group_id, member_id="x")
@@ -81,7 +92,8 @@ EVERY_API: list[tuple[Handler, Callable[[int], Message], tuple[int, int]]] = [
     (group_offsets.offset_delete, lambda _: a_deletion(0), (0, 0)),
     (group_admin.describe_groups, lambda _: m.DescribeGroupsRequest(groups=[GROUP]), (0, 6)),
     (group_admin.delete_groups, lambda _: m.DeleteGroupsRequest(groups_names=[GROUP]), (0, 2)),
-    (group_admin.consumer_group_describe, lambda _: m.ConsumerGroupDescribeRequest(group_ids=[GROUP]), (0, 1)),
+    (consumer_groups.consumer_group_heartbeat, lambda _: a_consumer(), (0, 1)),
+    (consumer_groups.consumer_group_describe, lambda _: m.ConsumerGroupDescribeRequest(group_ids=[GROUP]), (0, 1)),
     (group_admin.share_group_describe, lambda _: m.ShareGroupDescribeRequest(group_ids=[GROUP]), (1, 1)),
     (group_admin.streams_group_describe, lambda _: m.StreamsGroupDescribeRequest(group_ids=[GROUP]), (0, 0)),
 ]
@@ -175,7 +187,7 @@ def test_a_write_that_is_not_committed_in_time_makes_old_consumers_look_for_the_
         (group_membership.leave_group, a_leave(5, ""), 5),
         (group_membership.leave_group, a_leave(0, ""), 0),
         (group_offsets.offset_delete, a_deletion(0, group_id=""), 0),
-        (group_admin.consumer_group_describe, m.ConsumerGroupDescribeRequest(group_ids=[""]), 1),
+        (consumer_groups.consumer_group_describe, m.ConsumerGroupDescribeRequest(group_ids=[""]), 1),
         (group_admin.share_group_describe, m.ShareGroupDescribeRequest(group_ids=[""]), 1),
         (group_admin.streams_group_describe, m.StreamsGroupDescribeRequest(group_ids=[""]), 0),
     ],
@@ -259,15 +271,51 @@ def test_from_v5_on_a_sync_names_its_protocol(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+def test_a_member_of_a_consumer_group_is_assigned_the_topics_that_there_are(tmp_path: Path) -> None:
+    async def scenario(house: Household) -> None:
+        joined = await consumer_groups.consumer_group_heartbeat(house.broker, a_consumer(member_id=""), caller(0))
+        assert joined.error_code == Error.NONE
+        assert joined.member_id
+        assert joined.assignment is not None
+        assert [each.topic_id for each in joined.assignment.topic_partitions] == [topic_id(TOPIC)]
+        request = m.ConsumerGroupDescribeRequest(group_ids=[GROUP, ""], include_authorized_operations=True)
+        response = await consumer_groups.consumer_group_describe(house.broker, request, caller(1))
+        unnamed, described = response.groups
+        assert unnamed.error_code == Error.INVALID_GROUP_ID
+        assert [member.client_host for member in described.members] == ["/127.0.0.1"]
+        assert (described.group_state, described.authorized_operations) == ("Stable", 3400)
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("is_off_by", ["settings", "feature"])
+def test_consumer_groups_may_be_off(tmp_path: Path, is_off_by: str) -> None:
+    async def scenario(house: Household) -> None:
+        if is_off_by == "feature":
+            house.hosting.image = house.image._replace(features=FeaturesImage(30, {}))
+        for handler, make, (_, version) in EVERY_API:
+            if handler.__module__ == consumer_groups.__name__:
+                answer = handler(house.broker, make(version), caller(version))
+                assert await errors_in(answer, version) == {Error.UNSUPPORTED_VERSION}
+
+    protocols = "classic,consumer" if is_off_by == "feature" else "classic"
+    run(tmp_path, scenario, group_coordinator_rebalance_protocols=protocols)
+
+
 def test_a_group_of_another_kind_is_told_from_one_that_does_not_exist(tmp_path: Path) -> None:
     async def scenario(house: Household) -> None:
         await house.commit(GROUP, 1)
         request = m.ConsumerGroupDescribeRequest(group_ids=[GROUP, "nobody"])
-        response = await group_admin.consumer_group_describe(house.broker, request, caller(1))
+        response: Any = await consumer_groups.consumer_group_describe(house.broker, request, caller(1))
         assert [(group.error_code, group.error_message) for group in response.groups] == [
             (Error.GROUP_ID_NOT_FOUND, "Group g is not a consumer group."),
             (Error.GROUP_ID_NOT_FOUND, "Group nobody not found."),
         ]
+        await consumer_groups.consumer_group_heartbeat(house.broker, a_consumer("consumers"), caller(1))
+        for group_id in (GROUP, "consumers"):
+            shares = m.ShareGroupDescribeRequest(group_ids=[group_id])
+            response = await group_admin.share_group_describe(house.broker, shares, caller(1))
+            assert response.groups[0].error_message == f"Group {group_id} is not a share group."
 
     run(tmp_path, scenario)
 

@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas.broker.groups.coordinator import shard_settings
+from barnabas.config.values import ConfigError
+from barnabas.groups.classic_member import ClientInfo
+from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
-from tests.unit.broker.api.stand_ins import NODE_ID, a_topic
+from tests.unit.broker.api.stand_ins import NODE_ID, a_config, a_topic
 from tests.unit.broker.groups.household import TOPIC, Household, household, until
 
 if TYPE_CHECKING:
@@ -162,6 +166,41 @@ def test_offsets_of_a_topic_that_is_deleted_while_groups_are_read_are_deleted_th
         await house.stop()
 
     asyncio.run(scenario())
+
+
+def test_a_setting_that_changes_while_the_node_runs_counts_from_then_on(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with household(tmp_path, group_consumer_assignment_interval_ms="15000") as house:
+            first = await beat(house, "a")
+            assert (await beat(house, "b")).member_epoch == first.member_epoch
+            house.groups.reconfigure(house.config.with_dynamic({"group.consumer.assignment.interval.ms": "0"}, {}))
+            assert (await beat(house, "c")).member_epoch > first.member_epoch
+
+    asyncio.run(scenario())
+
+
+async def beat(house: Household, member_id: str) -> m.ConsumerGroupHeartbeatResponse:
+    """The first heartbeat of a member of a consumer group."""
+    request = m.ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id=member_id,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=[TOPIC],
+        topic_partitions=[],
+    )
+    client = ClientInfo("client", "/127.0.0.1", 1, "unused")
+    response: m.ConsumerGroupHeartbeatResponse = await house.groups.step(
+        "g", lambda shard, reply_to, now_ms: shard.consumer_heartbeat(request, client, reply_to, now_ms)
+    )
+    return response
+
+
+def test_assignors_may_be_named_by_kafkas_classes() -> None:
+    package = "org.apache.kafka.coordinator.group.assignor"
+    config = a_config(group_consumer_assignors=f"{package}.RangeAssignor,uniform")
+    assert shard_settings(config).consumer.assignors == ("range", "uniform")
+    with pytest.raises(ConfigError, match="there is no assignor sticky; there are uniform and range"):
+        shard_settings(a_config(group_consumer_assignors="sticky"))
 
 
 def test_a_closed_coordinator_serves_nobody_and_follows_nothing(tmp_path: Path) -> None:

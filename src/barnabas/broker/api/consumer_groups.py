@@ -1,0 +1,92 @@
+"""ConsumerGroupHeartbeat, ConsumerGroupDescribe: groups whose assignment the broker makes (KIP-848).
+
+A member joins, lives and leaves by one request, whose rules are in `groups/consumer_heartbeat`. Both APIs are refused
+where `group.coordinator.rebalance.protocols` or the cluster's `group.version` leaves the protocol out.
+
+ConsumerGroupHeartbeat: v1 subscribes by regular expression, and members make up their own ids
+ConsumerGroupDescribe: v1 tells which protocol a member speaks
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from barnabas.broker.api.cluster_view import GROUP_OPERATIONS
+from barnabas.broker.api.group_admin import by_partition
+from barnabas.broker.api.group_steps import step_in_group
+from barnabas.broker.dispatch import handles
+from barnabas.groups.classic_member import ClientInfo
+from barnabas.protocol import messages as m
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.errors import Error, KafkaError
+from barnabas.protocol.uuids import to_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import TypeAlias
+
+    from barnabas.broker.dispatch import Caller
+    from barnabas.broker.server import Broker
+
+    Description: TypeAlias = m.ConsumerGroupDescribeResponse.DescribedGroup
+
+CONSUMER_PROTOCOL: Final = "consumer"
+GROUP_VERSION_FEATURE: Final = "group.version"
+
+
+def is_enabled(broker: Broker) -> bool:
+    """Whether groups of this protocol are served here."""
+    has_feature = broker.image.features.finalized.get(GROUP_VERSION_FEATURE, 0) >= 1
+    return has_feature and CONSUMER_PROTOCOL in broker.config.group_coordinator_rebalance_protocols
+
+
+@handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 1))
+async def consumer_group_heartbeat(
+    broker: Broker, request: m.ConsumerGroupHeartbeatRequest, caller: Caller
+) -> m.ConsumerGroupHeartbeatResponse:
+    if not is_enabled(broker):
+        return m.ConsumerGroupHeartbeatResponse(error_code=Error.UNSUPPORTED_VERSION)
+    client = ClientInfo(
+        client_id=caller.client_id or "",
+        host=f"/{caller.host}",
+        version=caller.api_version,
+        new_member_id=to_text(broker.random.uuid()),
+    )
+    return await step_in_group(
+        broker,
+        request.group_id,
+        lambda shard, reply_to, now_ms: shard.consumer_heartbeat(request, client, reply_to, now_ms),
+        m.ConsumerGroupHeartbeatResponse,
+    )
+
+
+@handles(ApiKey.CONSUMER_GROUP_DESCRIBE, versions=(0, 1))
+async def consumer_group_describe(
+    broker: Broker,
+    request: m.ConsumerGroupDescribeRequest,
+    caller: Caller,  # noqa: ARG001 (every handler takes it)
+) -> m.ConsumerGroupDescribeResponse:
+    if not is_enabled(broker):
+        return m.ConsumerGroupDescribeResponse(groups=refuse(request.group_ids, Error.UNSUPPORTED_VERSION))
+    named = [group_id for group_id in request.group_ids if group_id]
+    described = refuse([group_id for group_id in request.group_ids if not group_id], Error.INVALID_GROUP_ID)
+    for group_ids in by_partition(broker, named):
+        described += await describe_in_one_partition(broker, group_ids)
+    if request.include_authorized_operations:
+        for group in described:
+            if group.error_code == Error.NONE:
+                group.authorized_operations = GROUP_OPERATIONS
+    return m.ConsumerGroupDescribeResponse(groups=described)
+
+
+async def describe_in_one_partition(broker: Broker, group_ids: list[str]) -> list[Description]:
+    try:
+        return await broker.groups.read(group_ids[0], lambda shard: shard.describe_consumer_groups(group_ids))
+    except KafkaError as failed:
+        return refuse(group_ids, failed.error)
+
+
+def refuse(group_ids: Iterable[str], error: Error) -> list[Description]:
+    return [
+        m.ConsumerGroupDescribeResponse.DescribedGroup(group_id=group_id, error_code=error) for group_id in group_ids
+    ]

@@ -1,0 +1,97 @@
+"""Members that go: because an administrator sends them off, or because nothing was heard of them in time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.groups import consumer_record, conversion
+from barnabas.protocol import messages as m
+from barnabas.protocol.errors import Error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from barnabas.coordination.effects import Effects
+    from barnabas.groups.consumer_circumstances import Circumstances
+    from barnabas.groups.consumer_group import ConsumerGroup
+    from barnabas.groups.consumer_member import ConsumerMember
+
+
+def fence(group: ConsumerGroup, members: Iterable[ConsumerMember], now: Circumstances, effects: Effects) -> None:
+    """Takes members out of the group. Their partitions are free at once, and the group needs a new assignment.
+
+    Where only members of the classic protocol are left, they are a classic group from then on."""
+    members = list(members)
+    if conversion.is_last_to_go(group, members, now):
+        conversion.downgrade_to_rebalance(group, members, now, effects)
+        return
+    for member in members:
+        for record in consumer_record.member_tombstones(group.group_id, member.member_id):
+            group.write(record, effects)
+    for regex in sorted({member.regex for member in members if member.regex is not None}):
+        forget_unused_regex(group, regex, effects)
+    bump_epoch(group, now, effects)
+
+
+def remove_members(
+    group: ConsumerGroup, request: m.LeaveGroupRequest, now: Circumstances, effects: Effects
+) -> m.LeaveGroupResponse:
+    """LeaveGroup, by which an administrator may remove members of any protocol, each answered on its own."""
+    response = m.LeaveGroupResponse()
+    leaving: dict[str, ConsumerMember] = {}
+    for identity in request.members:
+        member, error = _find(group, identity)
+        if member is not None:
+            leaving[member.member_id] = member
+        response.members.append(
+            m.LeaveGroupResponse.MemberResponse(
+                member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=error
+            )
+        )
+    if leaving:
+        fence(group, leaving.values(), now, effects)
+    return response
+
+
+def _find(group: ConsumerGroup, identity: m.LeaveGroupRequest.MemberIdentity) -> tuple[ConsumerMember | None, Error]:
+    """A static member may be named by its instance id alone."""
+    if identity.group_instance_id is None:
+        member = group.members.get(identity.member_id)
+    else:
+        member = group.static_member(identity.group_instance_id)
+        if member is not None and identity.member_id not in ("", member.member_id):
+            return None, Error.FENCED_INSTANCE_ID
+    return member, Error.UNKNOWN_MEMBER_ID if member is None else Error.NONE
+
+
+def expire(group: ConsumerGroup, now: Circumstances, effects: Effects) -> None:
+    """Fences who was not heard of for a session, and who did not give up partitions, or joined again or synced, within
+    its rebalance timeout."""
+    late = {
+        member_id
+        for deadlines_ms in (group.session_deadlines_ms, group.rejoin_deadlines_ms, group.sync_deadlines_ms)
+        for member_id, at_ms in deadlines_ms.items()
+        if at_ms <= now.now_ms
+    }
+    for member_id, deadline in list(group.rebalance_deadlines.items()):
+        if deadline.at_ms <= now.now_ms:
+            if group.members[member_id].epoch == deadline.epoch:
+                late.add(member_id)
+            del group.rebalance_deadlines[member_id]
+    if late:
+        fence(group, [group.members[member_id] for member_id in sorted(late)], now, effects)
+    group.note_earliest_deadline()
+
+
+def bump_epoch(group: ConsumerGroup, now: Circumstances, effects: Effects) -> None:
+    group.write(consumer_record.group_epoch(group.group_id, group.epoch + 1, current_hash(group, now)), effects)
+    group.hashed_at_change = now.topic_changes
+
+
+def current_hash(group: ConsumerGroup, now: Circumstances) -> int:
+    return now.hashes.of_group(group.subscribed_topics(), now.image.topics, now.image.brokers)
+
+
+def forget_unused_regex(group: ConsumerGroup, regex: str, effects: Effects) -> None:
+    if regex not in group.subscribed_regexes:
+        group.write(consumer_record.regex_tombstone(group.group_id, regex), effects)
