@@ -9,6 +9,8 @@ A handler answers at once (`reply`), or takes a `Slot` and completes it later. R
 What leaves is a run of *parts*: bytes, or ranges of segment files that go out by `sendfile`. All replies of one
 wake-up are sent together.
 
+A request that has to wait before it takes effect holds back those behind it (`hold`).
+
 Limits. Reading pauses while `BACKLOG_BYTES` of replies or `MAX_IN_FLIGHT` unanswered requests are pending, so that
 a client that does not read its replies costs a bounded amount of memory. A frame's buffer grows with the bytes that
 really arrived, never by what its length field claims.
@@ -100,6 +102,7 @@ class Connection:
         "_fd",
         "_filled",
         "_frame_bytes",
+        "_is_held",
         "_is_paused",
         "_is_writing",
         "_largest_frame",
@@ -134,6 +137,7 @@ class Connection:
         self._filled = 0
         self._frame_bytes = 0
         self._largest_frame = 0
+        self._is_held = False
         self._is_paused = False
         self._is_writing = False
         server.loop.add_reader(self._fd, self._on_readable)
@@ -265,7 +269,15 @@ class Connection:
         return larger
 
     def _must_pause(self) -> bool:
-        return self._backlog_bytes >= BACKLOG_BYTES or len(self._slots) >= MAX_IN_FLIGHT
+        return self._backlog_bytes >= BACKLOG_BYTES or len(self._slots) >= MAX_IN_FLIGHT or self._is_held
+
+    def hold(self) -> None:
+        """Handles no further request until `let_go`: the one being handled must have its effect before any other."""
+        self._is_held = True
+
+    def let_go(self) -> None:
+        self._is_held = False
+        self.server.flush_soon(self)
 
     def _pause_unless_relieved(self) -> bool:
         """Sends what it can; if too much is left, or nobody is there to take it, no more is read for now. True then."""

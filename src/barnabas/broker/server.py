@@ -30,6 +30,7 @@ from barnabas.broker.image_follower import ImageFollower
 from barnabas.broker.lifecycle import BrokerIdentity, BrokerLifecycle
 from barnabas.broker.maintenance import Maintenance
 from barnabas.broker.metadata_loader import MetadataLoader
+from barnabas.broker.transactions.coordinator import TransactionCoordinator
 from barnabas.config.topic import resolve_topic_config
 from barnabas.config.values import ConfigError
 from barnabas.metadata.image import Endpoint, MetadataImage
@@ -92,6 +93,7 @@ class Broker:
         self._following: asyncio.Task[None] | None = None
         self.api = ApiState(self)
         self.groups = GroupCoordinator(self)
+        self.transactions = TransactionCoordinator(self)
         self._maintenance = Maintenance(self)
         self._lifecycle: BrokerLifecycle | None = None
         self._stopping = asyncio.Event()
@@ -185,6 +187,7 @@ class Broker:
 
     async def _apply_image(self, image: MetadataImage, delta: MetadataDelta) -> None:
         self._take_dynamic_config(image)
+        self.groups.reconfigure(self.config)
         await self.replicas.apply(image, delta, self.config)
         if delta.deleted_topics:
             self.groups.topics_deleted(delta.deleted_topics)
@@ -239,6 +242,7 @@ class Broker:
         await self._take_step(self._maintenance.stop())
         if self._lifecycle is not None:
             await self._take_step(self._lifecycle.stop())
+        self.transactions.close()
         self.groups.close()
         self.purgatory.complete_all()
         self.purgatory.close()

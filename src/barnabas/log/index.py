@@ -1,4 +1,4 @@
-"""The offset index and the time index of a segment, and the index of aborted transactions.
+"""The offset index and the time index of a segment.
 
 An offset index entry says that the batch which ends at `base offset + relative offset` starts at `position`; a time
 index entry says that no batch up to the one ending at `base offset + relative offset` is newer than `timestamp`. An
@@ -7,7 +7,6 @@ that both are sparse, sorted, and searched by halving.
 
     offset index   relative offset int32 · position int32
     time index     timestamp int64 · relative offset int32
-    aborted txns   version int16 · producer id · first offset · last offset · last stable offset, int64 each
 
 Only the active segment's indexes grow. Their newest entries wait in memory and reach the files in blocks, when the
 segment is flushed, rolled or closed, or when enough have gathered: an append costs no second write. Files are as
@@ -20,7 +19,7 @@ import os
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.log.names import OFFSET_INDEX, TIME_INDEX, TXN_INDEX, offset_file
+from barnabas.log.names import OFFSET_INDEX, TIME_INDEX, offset_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 OFFSET_ENTRY = Struct(">ii")
 TIME_ENTRY = Struct(">qi")
-ABORTED_TXN = Struct(">hqqqq")
 RELATIVE_OFFSET_MAX = 2**31 - 1
 NO_TIMESTAMP = -1
 
@@ -53,13 +51,6 @@ class TimestampOffset(NamedTuple):
 
     timestamp: int
     offset: int
-
-
-class AbortedTxn(NamedTuple):
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
 
 
 class ActiveIndex:
@@ -150,6 +141,16 @@ class ActiveIndex:
             return TimestampOffset(found, self._base_offset + relative)
         return lookup_timestamp(self._disk, self._folder, self._base_offset, timestamp, self._times_on_file)
 
+    def offset_from_position(self, position: int) -> int | None:
+        """An offset that no batch before `position` has; None when the last entry is before it."""
+        found = offset_from_position(self._disk, self._folder, self._base_offset, position, self._offsets_on_file)
+        if found is not None:
+            return found
+        pending = self._offset_pending
+        count = len(pending) // OFFSET_ENTRY.size
+        slot = _halve(0, count, position - 1, lambda slot: self._offset_entry(pending, slot).position) + 1
+        return self._offset_entry(pending, slot).offset if slot < count else None
+
     def last_offset_entry(self) -> OffsetPosition:
         if self._offset_pending:
             return self._offset_entry(self._offset_pending, len(self._offset_pending) // OFFSET_ENTRY.size - 1)
@@ -161,12 +162,12 @@ class ActiveIndex:
     def write_pending(self) -> bool:
         """Moves the entries that wait in memory to the files. True when there were any since the last call."""
         if self._offset_pending:
-            _write(self._disk, self._offset_path(), self._offsets_on_file * OFFSET_ENTRY.size, self._offset_pending)
+            write_all(self._disk, self._offset_path(), self._offsets_on_file * OFFSET_ENTRY.size, self._offset_pending)
             self._offsets_on_file += len(self._offset_pending) // OFFSET_ENTRY.size
             self._offset_pending = bytearray()
             self._files_changed = True
         if self._time_pending:
-            _write(self._disk, self._time_path(), self._times_on_file * TIME_ENTRY.size, self._time_pending)
+            write_all(self._disk, self._time_path(), self._times_on_file * TIME_ENTRY.size, self._time_pending)
             self._times_on_file += len(self._time_pending) // TIME_ENTRY.size
             self._time_pending = bytearray()
             self._files_changed = True
@@ -177,8 +178,8 @@ class ActiveIndex:
         """Removes every entry at or after `offset`."""
         self.write_pending()
         relative = offset - self._base_offset
-        offsets = bytearray(_read_all(self._disk, self._offset_path()))
-        times = bytearray(_read_all(self._disk, self._time_path()))
+        offsets = bytearray(read_all(self._disk, self._offset_path()))
+        times = bytearray(read_all(self._disk, self._time_path()))
         self._offsets_on_file = _last_at_most(offsets, OFFSET_ENTRY, relative - 1) + 1
         kept = len(times) // TIME_ENTRY.size
         while kept and TIME_ENTRY.unpack_from(times, (kept - 1) * TIME_ENTRY.size)[1] >= relative:
@@ -220,6 +221,27 @@ def lookup_timestamp(disk: Disk, folder: str, base_offset: int, timestamp: int, 
     return _timestamp_offset(base_offset, _search_file(disk, path, TIME_ENTRY, timestamp, entries))
 
 
+def offset_from_position(disk: Disk, folder: str, base_offset: int, position: int, entries: int = -1) -> int | None:
+    """An offset that no batch of a segment before `position` has: that of the first entry from there on, if any."""
+    path = offset_file(folder, base_offset, OFFSET_INDEX)
+    try:
+        count = _entries_in_file(disk, path, OFFSET_ENTRY.size) if entries < 0 else entries
+        if not count:
+            return None
+        fd = disk.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        raise CorruptIndexError(f"{path} is missing") from None
+
+    def entry(slot: int) -> tuple[int, int]:
+        return _unpack(OFFSET_ENTRY, disk.pread(fd, OFFSET_ENTRY.size, slot * OFFSET_ENTRY.size), 0, path)
+
+    try:
+        slot = _halve(0, count, position - 1, lambda slot: entry(slot)[1]) + 1
+        return base_offset + entry(slot)[0] if slot < count else None
+    finally:
+        disk.close(fd)
+
+
 def last_offset_entry(disk: Disk, folder: str, base_offset: int) -> OffsetPosition:
     """Where the index ends: the nearest known batch to the segment's end."""
     entry = _last_entry(disk, offset_file(folder, base_offset, OFFSET_INDEX), OFFSET_ENTRY)
@@ -236,31 +258,6 @@ def _timestamp_offset(base_offset: int, entry: tuple[int, int] | None) -> Timest
     if entry is None:
         return TimestampOffset(NO_TIMESTAMP, base_offset)
     return TimestampOffset(entry[0], base_offset + entry[1])
-
-
-def append_aborted_txn(disk: Disk, folder: str, base_offset: int, aborted: AbortedTxn) -> None:
-    path = offset_file(folder, base_offset, TXN_INDEX)
-    position = disk.size(path) if disk.exists(path) else 0
-    _write(disk, path, position, bytearray(ABORTED_TXN.pack(0, *aborted)))
-
-
-def read_aborted_txns(disk: Disk, folder: str, base_offset: int) -> list[AbortedTxn]:
-    """Every aborted transaction whose end marker is in the segment. Most segments have none, and no such file."""
-    path = offset_file(folder, base_offset, TXN_INDEX)
-    if not disk.exists(path):
-        return []
-    data = _read_all(disk, path)
-    if len(data) % ABORTED_TXN.size:
-        raise CorruptIndexError(f"{path} has {len(data)} bytes, not a multiple of {ABORTED_TXN.size}")
-    return [AbortedTxn(*fields[1:]) for fields in ABORTED_TXN.iter_unpack(data)]
-
-
-def truncate_aborted_txns(disk: Disk, folder: str, base_offset: int, offset: int) -> None:
-    """Forgets transactions whose end marker is at or after `offset`."""
-    kept = [txn for txn in read_aborted_txns(disk, folder, base_offset) if txn.last_offset < offset]
-    path = offset_file(folder, base_offset, TXN_INDEX)
-    if disk.exists(path):
-        cut_file(disk, path, len(kept) * ABORTED_TXN.size)
 
 
 def _last_at_most(entries: bytearray | bytes, entry: Struct, key: int) -> int:
@@ -339,7 +336,7 @@ def _whole_entries(disk: Disk, path: str, entry_size: int) -> int:
     return _entries_in_file(disk, path, entry_size)
 
 
-def _read_all(disk: Disk, path: str) -> bytes:
+def read_all(disk: Disk, path: str) -> bytes:
     fd = disk.open(path, os.O_RDONLY)
     try:
         return disk.pread(fd, disk.size(path), 0)
@@ -347,7 +344,7 @@ def _read_all(disk: Disk, path: str) -> bytes:
         disk.close(fd)
 
 
-def _write(disk: Disk, path: str, position: int, data: bytearray) -> None:
+def write_all(disk: Disk, path: str, position: int, data: bytearray) -> None:
     """Writes all of `data` or raises; what a failed write left behind lies beyond the entries that count."""
     fd = disk.open(path, os.O_WRONLY | os.O_CREAT)
     try:

@@ -20,29 +20,32 @@ from barnabas.log import recovery, retention, timestamps
 from barnabas.log.assigning import assigned_batch
 from barnabas.log.files import FilePool
 from barnabas.log.flushing import Flush
+from barnabas.log.following import append_assigned
+from barnabas.log.markers import append_marker
 from barnabas.log.names import LEADER_EPOCH_CHECKPOINT, marked_folder, partition_folder
 from barnabas.log.positions import Appended, FileRange, LogPosition
 from barnabas.log.producer_state import last_sequence_of
-from barnabas.log.reading import range_from
-from barnabas.log.replay import replay_batch
-from barnabas.log.segment import RecentBatches
+from barnabas.log.reading import aborted_between, aborted_in_range, range_from
 from barnabas.log.segments import Segments
+from barnabas.log.truncating import cut_from
 from barnabas.log.unsynced import FOLDER_ITSELF
-from barnabas.log.validation import LOG_APPEND_TIME, check_assigned_batches, check_client_batch
+from barnabas.log.validation import LOG_APPEND_TIME, check_client_batch
 from barnabas.ports import SystemRandom
 from barnabas.protocol.batch import LENGTH_OVERHEAD, TRANSACTIONAL_FLAG
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from barnabas.config.topic import TopicConfig
+    from barnabas.log.aborted_txns import AbortedTxn
     from barnabas.log.deletion import Deletion
-    from barnabas.log.index import AbortedTxn
+    from barnabas.log.markers import EndMarker
+    from barnabas.log.producer_state import Verification
     from barnabas.log.timestamps import TimestampedOffset
     from barnabas.ports import Clock, Disk, Random
-    from barnabas.protocol.batch import BatchHeader
     from barnabas.protocol.uuids import Uuid
+    from barnabas.protocol.varint import Buffer
 
 __all__ = ["Appended", "FileRange", "LogPosition", "PartitionLog"]
 
@@ -54,13 +57,14 @@ class PartitionLog:
     been given out, and a batch that was acknowledged lies below it."""
 
     __slots__ = (
-        "_clock",
         "_closed_as",
         "_disk",
+        "_stable_position",
         "_truncations",
-        "_used",
+        "clock",
         "epochs",
         "is_gone",
+        "is_used",
         "last_flush_ms",
         "log_end_offset",
         "log_start_offset",
@@ -101,13 +105,16 @@ class PartitionLog:
         self.epochs = loaded.epochs
         self.last_flush_ms = clock.now_ms()
         self.is_gone = False
+        self.is_used = False
+        """Whether somebody read or wrote since this was last asked: only a log that nobody uses closes its files."""
         self.on_roll: Callable[[PartitionLog], None] | None = None
         """Called when a segment was closed: what it holds should be flushed soon, in another thread."""
         self._disk = disk
-        self._clock = clock
+        self.clock = clock
         self._truncations = 0
+        self._stable_position: LogPosition | None = None
+        """Of the earliest open transaction, once a reader had to stop there."""
         self._closed_as = (self.end_position, 0) if loaded.is_clean else None
-        self._used = False
 
     @classmethod
     def create(
@@ -194,43 +201,35 @@ class PartitionLog:
         epoch without batches leaves no trace, and a start with many partitions writes nothing for it."""
         self.epochs.assign(leader_epoch, self.log_end_offset)
 
-    def append_as_leader(self, batch: memoryview, leader_epoch: int) -> Appended:
-        """Appends a client's batch at the end of the log, or finds that it is there already.
+    def append_as_leader(
+        self, batch: memoryview, leader_epoch: int, verification: Verification | None = None
+    ) -> Appended:
+        """Appends a client's batch at the end of the log, or finds that it is there already. The first batch of a
+        transaction needs a `verification`.
 
         Raises KafkaError with Kafka's code when the batch is not acceptable or cannot be written; then nothing of it
         is in the log.
         """
-        segments = self.segments
-        config = segments.config
-        now_ms = self._clock.now_ms()
+        config = self.segments.config
+        now_ms = self.clock.now_ms()
         fields = check_client_batch(batch, config, now_ms, self.name)
         _, length, _, _, _, attributes, last_delta, _, max_ms, producer_id, producer_epoch, sequence, _ = fields
         if producer_id >= 0:
             last_sequence = last_sequence_of(sequence, last_delta)
-            is_transactional = bool(attributes & TRANSACTIONAL_FLAG)
+            is_transactional = attributes & TRANSACTIONAL_FLAG != 0
             earlier = self.producers.check(
-                producer_id, producer_epoch, sequence, last_sequence, is_transactional=is_transactional
+                producer_id, producer_epoch, sequence, last_sequence, verification, is_transactional=is_transactional
             )
             if earlier is not None:
                 first, last, timestamp = earlier.first_offset, earlier.last_offset, earlier.timestamp
                 return Appended(first, last, timestamp, self.log_start_offset, True)
-        size = length + LENGTH_OVERHEAD
         base_offset = self.log_end_offset
         last_offset = base_offset + last_delta
         stamp_ms = -1
         if config.message_timestamp_type == LOG_APPEND_TIME:
             stamp_ms = max_ms = now_ms
-        if leader_epoch != self.epochs.latest:
-            self.begin_epoch(leader_epoch)
-        if not self.epochs.is_saved:
-            self._save_epochs()
-        if segments.must_roll(size, last_offset, max_ms, now_ms):
-            self.roll(base_offset)
-
-        self._used = True
-        position = segments.write(assigned_batch(batch, fields, base_offset, leader_epoch, stamp_ms), size)
-        segments.index_batch(base_offset, last_offset, position, size, max_ms)
-        self.log_end_offset = last_offset + 1
+        assigned = assigned_batch(batch, fields, base_offset, leader_epoch, stamp_ms)
+        self.write(assigned, length + LENGTH_OVERHEAD, last_offset, max_ms, now_ms, leader_epoch)
         if producer_id >= 0:
             entry = self.producers.append(
                 producer_id, producer_epoch, sequence, last_sequence, base_offset, last_offset, max_ms
@@ -239,33 +238,34 @@ class PartitionLog:
                 self.producers.begin_txn(producer_id, entry, base_offset)
         return Appended(base_offset, last_offset, stamp_ms, self.log_start_offset, False)
 
+    def append_marker(self, marker: EndMarker, leader_epoch: int) -> Appended:
+        """Ends a producer's transaction. Raises KafkaError if the producer or the coordinator has been replaced."""
+        return append_marker(self, marker, leader_epoch)
+
+    def write(
+        self, buffers: Sequence[Buffer], size: int, last_offset: int, max_ms: int, now_ms: int, leader_epoch: int
+    ) -> None:
+        """Writes one batch to the end of the log, in a new segment if it must."""
+        segments = self.segments
+        base_offset = self.log_end_offset
+        if leader_epoch != self.epochs.latest:
+            self.begin_epoch(leader_epoch)
+        if not self.epochs.is_saved:
+            self.save_epochs()
+        if segments.must_roll(size, last_offset, max_ms, now_ms):
+            self.roll(base_offset)
+        self.is_used = True
+        position = segments.write(buffers, size)
+        segments.index_batch(base_offset, last_offset, position, size, max_ms)
+        self.log_end_offset = last_offset + 1
+
     def append_at(self, batches: memoryview) -> Appended | None:
         """Appends batches that have their offsets and epochs already, as a follower or a Raft log does.
 
         A batch that is cut off at the end is left out; None when there is no whole one. Raises KafkaError when a
         batch is corrupt or cannot be written, UnexpectedOffsetError when they do not continue the log.
         """
-        headers = check_assigned_batches(batches, self.log_end_offset, self.name)
-        if not headers:
-            return None
-        (start, first), (last_start, last) = headers[0], headers[-1]
-        size = last_start + last.size - start
-        if size > self.config.segment_bytes and len(headers) > 1:
-            for position, header in headers:
-                self.append_at(batches[position : position + header.size])
-            return Appended(first.base_offset, last.last_offset, -1, self.log_start_offset, False)
-        for _, header in headers:
-            if header.partition_leader_epoch >= 0:
-                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
-        self._save_epochs()
-        newest_ms = max(header.max_timestamp for _, header in headers)
-        if self.segments.must_roll(size, last.last_offset, newest_ms, self._clock.now_ms()):
-            self.roll(first.base_offset)
-        self._used = True
-        written_at = self.segments.write((batches[start : start + size],), size)
-        for position, header in headers:
-            self._take_assigned(header, written_at + position - start, batches[position : position + header.size])
-        return Appended(first.base_offset, last.last_offset, -1, self.log_start_offset, False)
+        return append_assigned(self, batches)
 
     def read(self, offset: int, max_bytes: int, limit: LogPosition, *, whole_first_batch: bool) -> FileRange | None:
         """The bytes of batches from the one that holds `offset` on, up to `limit`; None when there are none to give.
@@ -280,7 +280,7 @@ class PartitionLog:
             )
         if offset >= limit.offset:
             return None
-        self._used = True
+        self.is_used = True
         return range_from(self.segments, offset, max_bytes, limit, whole_first_batch=whole_first_batch)
 
     def is_cold(self, found: FileRange) -> bool:
@@ -310,17 +310,25 @@ class PartitionLog:
         """(the largest epoch at most `epoch`, the offset after its last record); (-1, -1) when that is not known."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
-    def last_stable_position(self, high_watermark: LogPosition) -> LogPosition:
+    def last_stable_offset(self, high_watermark: int) -> int:
         """How far a reader of committed data may read: to the first open transaction, or the high watermark."""
-        self.producers.high_watermark_moved(high_watermark.offset)
-        unstable = self.producers.first_unstable_offset()
-        if unstable is None or unstable >= high_watermark.offset:
+        return max(self.producers.last_stable_offset(high_watermark), self.log_start_offset)
+
+    def last_stable_position(self, high_watermark: LogPosition) -> LogPosition:
+        stable = self.last_stable_offset(high_watermark.offset)
+        if stable >= high_watermark.offset:
             return high_watermark
-        return self.position_of(max(unstable, self.log_start_offset))
+        if self._stable_position is None or self._stable_position.offset != stable:
+            self._stable_position = self.position_of(stable)
+        return self._stable_position
 
     def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTxn]:
-        """The aborted transactions that have records between two offsets."""
-        return self.segments.aborted_between(offset, end_offset)
+        """The aborted transactions that have records between two offsets, in the order of their end markers."""
+        return aborted_between(self.segments, offset, end_offset)
+
+    def aborted_in(self, found: FileRange, offset: int) -> list[AbortedTxn]:
+        """The aborted transactions that may have records in what was read from `offset` on."""
+        return aborted_in_range(self.segments, found, offset, self.log_end_offset)
 
     def roll(self, base_offset: int) -> None:
         """Closes the active segment and begins a new one at the log's end, or at a later offset that follows."""
@@ -337,7 +345,7 @@ class PartitionLog:
             log_start_offset=self.log_start_offset,
             log_end_offset=self.log_end_offset,
             high_watermark=high_watermark,
-            now_ms=self._clock.now_ms(),
+            now_ms=self.clock.now_ms(),
         )
         if not count:
             return 0
@@ -347,7 +355,7 @@ class PartitionLog:
             # A full disk has no room for the segment that must take the active one's place, but the others are gone.
             self.roll(self.log_end_offset)
             self._drop_oldest(1)
-        self._save_epochs()
+        self.save_epochs()
         return count
 
     def take_due_deletions(self) -> list[Deletion]:
@@ -366,7 +374,7 @@ class PartitionLog:
             )
         if offset > self.log_start_offset:
             self._set_log_start(offset)
-            self._save_epochs()
+            self.save_epochs()
 
     def truncate_to(self, offset: int) -> bool:
         """Removes everything from `offset` on, as a follower does that has what its leader has not. True if there
@@ -374,33 +382,29 @@ class PartitionLog:
         self.epochs.truncate_from_end(min(offset, self.log_end_offset))
         if offset >= self.log_end_offset:
             return False
-        self._save_epochs()
+        self.save_epochs()
         if offset < self.segments.all[0].base_offset:
             self.truncate_fully(offset)
             return True
         self._truncations += 1
-        self._drop_segments_after(offset)
-        self.log_end_offset = self.segments.cut_active(offset)
-        self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
-        self.recovery_point = min(self.recovery_point, self.log_end_offset)
-        recovery.reload_producers(
-            self._disk, self.producers, self.segments.all, self.log_start_offset, self.log_end_offset
-        )
+        self._stable_position = None
+        cut_from(self, offset)
         return True
 
     def truncate_fully(self, offset: int) -> None:
         """Removes everything and lets the log go on at `offset`."""
         self._truncations += 1
+        self._stable_position = None
         self.segments.replace_all(offset)
         self.epochs.clear()
-        self._save_epochs()
+        self.save_epochs()
         self.producers.clear(offset)
         self.log_start_offset = self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
 
     def prepare_flush(self) -> Flush:
         """What to sync so that all that is in the log now survives the machine."""
-        self._save_epochs()
+        self.save_epochs()
         segments = self.segments
         paths, folders = segments.begin_sync()
         if self.log_end_offset > self.recovery_point:
@@ -411,7 +415,7 @@ class PartitionLog:
         """A flush has run: the log need not be checked before its end offset after a crash."""
         if flush.truncations == self._truncations:
             self.recovery_point = max(self.recovery_point, flush.end_offset)
-            self.last_flush_ms = self._clock.now_ms()
+            self.last_flush_ms = self.clock.now_ms()
             self.segments.unsynced.end()
 
     def flush(self) -> None:
@@ -424,12 +428,12 @@ class PartitionLog:
         self.flushed(flush)
 
     def expire_producers(self, expiration_ms: int = PRODUCER_ID_EXPIRATION_MS) -> int:
-        return self.producers.expire(self._clock.now_ms(), expiration_ms)
+        return self.producers.expire(self.clock.now_ms(), expiration_ms)
 
     def release_if_idle(self) -> bool:
         """Called now and then: closes the files of a log that nobody used since the last call. True if it did."""
-        if self._used:
-            self._used = False
+        if self.is_used:
+            self.is_used = False
             return False
         was_awake = self.segments.is_awake()
         self.segments.release()
@@ -453,19 +457,7 @@ class PartitionLog:
         self.is_gone = True
         return self.segments.rename_folder(marked_folder(self.topic, self.partition, unique_hex, mark))
 
-    def _take_assigned(self, header: BatchHeader, position: int, batch: memoryview) -> None:
-        """A batch that brought its offset along was written: everything that follows from it."""
-        active = self.segments.active
-        if header.base_offset != self.log_end_offset:
-            # Readers of an offset in the gap must not be led to the batch before it.
-            active.recent = RecentBatches()
-        self.segments.index_batch(header.base_offset, header.last_offset, position, header.size, header.max_timestamp)
-        self.log_end_offset = header.next_offset
-        aborted = replay_batch(self.producers, header, batch)
-        if aborted is not None:
-            self.segments.note_aborted(aborted)
-
-    def _save_epochs(self) -> None:
+    def save_epochs(self) -> None:
         """Brings the checkpoint up to date, if it is not."""
         if self.epochs.is_saved:
             return
@@ -485,12 +477,3 @@ class PartitionLog:
         # full disk that fails.
         self._set_log_start(max(self.log_start_offset, self.segments.all[count].base_offset))
         self.segments.drop(self.segments.all[:count])
-
-    def _drop_segments_after(self, offset: int) -> None:
-        """Drops the segments that begin after `offset`, the newest first: if one cannot go, the log ends with it."""
-        for segment in reversed(self.segments.all[self.segments.number_of(offset) + 1 :]):
-            self.segments.drop((segment,))
-            self.segments.active = self.segments.all[-1]
-            self.log_end_offset = segment.base_offset
-            self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
-            self.recovery_point = min(self.recovery_point, self.log_end_offset)

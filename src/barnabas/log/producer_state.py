@@ -6,15 +6,20 @@ the next in sequence is appended; anything else means that a batch is missing, o
 a newer epoch of itself. A producer of which nothing is known may start at any sequence: retention may have removed
 what it wrote.
 
-Of transactions the log keeps where each open one began, as readers of committed data stop at the earliest of them.
+Of transactions the log keeps where each open one began, as readers of committed data stop at the earliest of them. The
+first batch of a transaction is appended only with a `Verification` from the time before the coordinator was asked
+whether the partition belongs to the transaction; an end marker takes it away, so that no late batch opens a
+transaction that nobody will end.
 
-The state is a pure consequence of the batches in the log. Snapshots (`producer_snapshot`) spare the replay.
+The state is a pure consequence of the batches in the log, except for verifications, which a restart forgets. Snapshots
+(`producer_snapshot`) spare the replay.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.log.aborted_txns import AbortedTxn
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
@@ -25,6 +30,9 @@ SEQUENCE_MAX = 2**31 - 1
 NO_EPOCH = -1
 NO_SEQUENCE = -1
 NO_OFFSET = -1
+EPOCH_MAX = 2**15 - 1
+FIRST_VERSION_WITH_EPOCH_PER_TXN = 2
+"""Of transactions: from this one on an end marker has an epoch that no batch of its transaction had."""
 
 
 class RememberedBatch(NamedTuple):
@@ -42,6 +50,34 @@ class CompletedTxn(NamedTuple):
     first_offset: int
     last_offset: int
     is_aborted: bool
+
+
+class Verification:
+    """Somebody asks the coordinator whether a partition belongs to a producer's transaction. Whoever holds the object
+    that the partition has when the answer has come may append the first batch."""
+
+    __slots__ = ("adds_partition", "begun_ms", "epoch", "lowest_sequence")
+
+    def __init__(self, epoch: int, sequence: int, begun_ms: int, *, adds_partition: bool) -> None:
+        self.epoch = epoch
+        self.lowest_sequence = sequence
+        """The least that was seen in this epoch: a later batch must not overtake the first."""
+        self.begun_ms = begun_ms
+        self.adds_partition = adds_partition
+        """Whether the partition joins the transaction by this, in which case each transaction has its own epoch."""
+
+    def see(self, epoch: int, sequence: int) -> None:
+        if epoch > self.epoch:
+            self.epoch, self.lowest_sequence = epoch, sequence
+        elif epoch == self.epoch and sequence < self.lowest_sequence:
+            self.lowest_sequence = sequence
+
+
+NOT_NEEDED = Verification(NO_EPOCH, NO_SEQUENCE, 0, adds_partition=False)
+"""Stands for a verification where none is asked for."""
+BY_COORDINATOR = Verification(NO_EPOCH, NO_SEQUENCE, 0, adds_partition=False)
+"""Stands for the word of a coordinator on this node about a batch of its own: the transaction is open, and nothing is
+numbered."""
 
 
 class ProducerEntry:
@@ -76,7 +112,7 @@ class ProducerEntry:
 class ProducerState:
     """All producers of one partition, up to `end_offset`."""
 
-    __slots__ = ("_open_txns", "_partition_name", "_unreplicated_txns", "end_offset", "producers")
+    __slots__ = ("_open_txns", "_partition_name", "_unreplicated_txns", "_verifications", "end_offset", "producers")
 
     def __init__(self, partition_name: str) -> None:
         self._partition_name = partition_name
@@ -85,29 +121,45 @@ class ProducerState:
         self._open_txns: dict[int, int] = {}
         # First offset → last offset of ended transactions whose end marker is not below the high watermark yet.
         self._unreplicated_txns: dict[int, int] = {}
+        self._verifications: dict[int, Verification] = {}
         self.end_offset = 0
 
     def check(
-        self, producer_id: int, epoch: int, first_sequence: int, last_sequence: int, *, is_transactional: bool
+        self,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        last_sequence: int,
+        verification: Verification | None,
+        *,
+        is_transactional: bool,
     ) -> RememberedBatch | None:
-        """May a client append this batch? Returns the earlier batch that it repeats, if it does; raises if not."""
-        entry = self.producers.get(producer_id)
-        if entry is None or entry.epoch == NO_EPOCH:
+        """May this batch be appended? Returns the earlier batch that it repeats, if it does; raises if not."""
+        if verification is BY_COORDINATOR:
+            self.check_coordinator(producer_id, epoch)
             return None
-        if epoch == entry.epoch:
+        entry = self.producers.get(producer_id)
+        expected = -1
+        if entry is not None and epoch == entry.epoch:
             batches = entry.batches
             expected = next_sequence(batches[-1].last_sequence) if batches else 0
             if first_sequence != expected:
                 for batch in batches:
                     if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
                         return batch
+        if is_transactional:
+            self._check_transaction(producer_id, epoch, entry, verification)
+        if self._verifications:
+            self._check_overtaking(producer_id, first_sequence, entry)
+        if entry is None or entry.epoch == NO_EPOCH:
+            return None
+        if epoch == entry.epoch:
+            if first_sequence != expected:
                 raise self._refusal(
                     Error.OUT_OF_ORDER_SEQUENCE_NUMBER, producer_id, f"sequence {first_sequence} instead of {expected}"
                 )
         elif epoch < entry.epoch:
-            raise self._refusal(
-                Error.INVALID_PRODUCER_EPOCH, producer_id, f"epoch {epoch}, which {entry.epoch} has replaced"
-            )
+            raise self._fenced(producer_id, epoch, entry)
         elif first_sequence != 0:
             raise self._refusal(
                 Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -117,6 +169,86 @@ class ProducerState:
         if entry.txn_first_offset != NO_OFFSET and not is_transactional:
             raise self._refusal(Error.INVALID_TXN_STATE, producer_id, "a batch outside of its open transaction")
         return None
+
+    def check_coordinator(self, producer_id: int, epoch: int) -> None:
+        """May a coordinator append a batch on behalf of this producer? It numbers nothing."""
+        entry = self.producers.get(producer_id)
+        if entry is not None and epoch < entry.epoch:
+            raise self._fenced(producer_id, epoch, entry)
+
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int) -> None:
+        """May a coordinator append this end marker? Where each transaction has its own epoch, the marker's is larger
+        than that of the batches, unless it was written already or there is no larger one."""
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            return
+        ends_nothing_new = entry.txn_first_offset == NO_OFFSET or epoch == EPOCH_MAX
+        is_larger_needed = transaction_version >= FIRST_VERSION_WITH_EPOCH_PER_TXN and not ends_nothing_new
+        if epoch < entry.epoch or (is_larger_needed and epoch == entry.epoch):
+            raise self._fenced(producer_id, epoch, entry)
+        if coordinator_epoch < entry.coordinator_epoch:
+            raise KafkaError(
+                Error.TRANSACTION_COORDINATOR_FENCED,
+                f"an end marker of producer {producer_id} for {self._partition_name} comes from coordinator epoch"
+                f" {coordinator_epoch}, which {entry.coordinator_epoch} has replaced",
+            )
+
+    # ── transactions that begin ──────────────────────────────────────────────────────────────────────────────
+
+    def has_open_txn(self, producer_id: int, epoch: int) -> bool:
+        entry = self.producers.get(producer_id)
+        return entry is not None and entry.txn_first_offset != NO_OFFSET and entry.epoch == epoch
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, adds_partition: bool
+    ) -> Verification | None:
+        """To be called before the coordinator is asked. None when it need not be: the transaction is open here."""
+        entry = self.producers.get(producer_id)
+        if entry is not None and epoch < entry.epoch:
+            raise self._fenced(producer_id, epoch, entry)
+        if self.has_open_txn(producer_id, epoch):
+            return None
+        verification = self._verifications.get(producer_id)
+        if verification is None:
+            verification = Verification(epoch, sequence, now_ms, adds_partition=adds_partition)
+            self._verifications[producer_id] = verification
+        verification.see(epoch, sequence)
+        return verification
+
+    def is_verified(self, producer_id: int, verification: Verification | None) -> bool:
+        """Whether nothing has ended the transaction since the coordinator was asked."""
+        return verification is not None and (
+            verification is NOT_NEEDED or self._verifications.get(producer_id) is verification
+        )
+
+    def _check_transaction(
+        self, producer_id: int, epoch: int, entry: ProducerEntry | None, verification: Verification | None
+    ) -> None:
+        """A transactional batch belongs to a transaction that the coordinator knows to be open here."""
+        if self.has_open_txn(producer_id, epoch):
+            return
+        if entry is not None and epoch < entry.epoch:
+            raise self._fenced(producer_id, epoch, entry)
+        if not self.is_verified(producer_id, verification):
+            raise self._refusal(Error.INVALID_TXN_STATE, producer_id, "a batch of no open transaction")
+
+    def _check_overtaking(self, producer_id: int, sequence: int, entry: ProducerEntry | None) -> None:
+        """While the first batch of a transaction waits for its verification, no later one may take its place."""
+        verification = self._verifications.get(producer_id)
+        if verification is None:
+            return
+        if sequence > verification.lowest_sequence:
+            raise self._refusal(
+                Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                producer_id,
+                f"sequence {sequence} before {verification.lowest_sequence}",
+            )
+        if verification.adds_partition and sequence != 0 and (entry is None or not entry.batches):
+            raise self._refusal(
+                Error.OUT_OF_ORDER_SEQUENCE_NUMBER, producer_id, f"sequence {sequence} instead of 0 at first"
+            )
+
+    # ── what was appended ────────────────────────────────────────────────────────────────────────────────────
 
     def append(
         self,
@@ -139,6 +271,7 @@ class ProducerState:
 
     def begin_txn(self, producer_id: int, entry: ProducerEntry, first_offset: int) -> None:
         """A transactional batch was appended: the first of its transaction opens it."""
+        self._verifications.pop(producer_id, None)
         if entry.txn_first_offset == NO_OFFSET:
             entry.txn_first_offset = first_offset
             self._open_txns[first_offset] = producer_id
@@ -147,6 +280,7 @@ class ProducerState:
         self, producer_id: int, epoch: int, coordinator_epoch: int, offset: int, timestamp: int, *, is_aborted: bool
     ) -> CompletedTxn | None:
         """An end marker was appended. None when the producer had no open transaction here."""
+        self._end_verification(producer_id, epoch)
         entry = self.producers.get(producer_id)
         if entry is None:
             entry = self.producers[producer_id] = ProducerEntry(epoch)
@@ -160,9 +294,28 @@ class ProducerState:
         self._unreplicated_txns[first_offset] = offset
         return CompletedTxn(producer_id, first_offset, offset, is_aborted)
 
-    def stable_before(self, completed: CompletedTxn) -> int:
-        """The last stable offset once `completed` is out of the way: what its index entry records."""
-        return next(iter(self._open_txns), completed.last_offset + 1)
+    def _end_verification(self, producer_id: int, epoch: int) -> None:
+        """What the coordinator says of a transaction that has ended counts no more. Where each has its own epoch, the
+        marker of one and the batches of the next have the same: that next one's verification stays."""
+        verification = self._verifications.get(producer_id)
+        if verification is not None and not (verification.adds_partition and verification.epoch == epoch):
+            del self._verifications[producer_id]
+
+    def aborted_txn(self, completed: CompletedTxn) -> AbortedTxn:
+        """What the index says of a transaction that was just aborted, with the last stable offset that this leaves."""
+        stable = next(iter(self._open_txns), completed.last_offset + 1)
+        return AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, stable)
+
+    @property
+    def has_unstable(self) -> bool:
+        """Whether there may be a `first_unstable_offset`."""
+        return bool(self._open_txns or self._unreplicated_txns)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """How far a reader of committed data may see, with this high watermark."""
+        self.high_watermark_moved(high_watermark)
+        unstable = self.first_unstable_offset()
+        return high_watermark if unstable is None else min(unstable, high_watermark)
 
     def first_unstable_offset(self) -> int | None:
         """Readers of committed data stop here: the earliest transaction that is open, or ended but not replicated."""
@@ -186,6 +339,7 @@ class ProducerState:
         self.producers.clear()
         self._open_txns.clear()
         self._unreplicated_txns.clear()
+        self._verifications.clear()
         self.end_offset = end_offset
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
@@ -197,7 +351,14 @@ class ProducerState:
         ]
         for producer_id in expired:
             del self.producers[producer_id]
+        for producer_id, verification in list(self._verifications.items()):
+            if now_ms - verification.begun_ms >= expiration_ms:
+                del self._verifications[producer_id]
         return len(expired)
+
+    def _fenced(self, producer_id: int, epoch: int, entry: ProducerEntry) -> KafkaError:
+        what = f"epoch {epoch}, which {entry.epoch} has replaced"
+        return self._refusal(Error.INVALID_PRODUCER_EPOCH, producer_id, what)
 
     def _refusal(self, error: Error, producer_id: int, what: str) -> KafkaError:
         return KafkaError(error, f"producer {producer_id} sent {self._partition_name} {what}")

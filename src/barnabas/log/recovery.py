@@ -11,9 +11,10 @@ from __future__ import annotations
 import logging
 import os
 from bisect import bisect_right
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.log import index
+from barnabas.log import aborted_txns, index
 from barnabas.log.checkpoints import CheckpointError, read_topic_id, write_topic_id
 from barnabas.log.deletion import unlink_if_there
 from barnabas.log.leader_epochs import LeaderEpochs
@@ -41,7 +42,10 @@ from barnabas.log.segment import CorruptSegmentError, Segment, create_segment, w
 from barnabas.log.unsynced import PARENT_FOLDER
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from barnabas.config.topic import TopicConfig
+    from barnabas.log.aborted_txns import AbortedTxn
     from barnabas.ports import Disk
     from barnabas.protocol.batch import BatchHeader
     from barnabas.protocol.uuids import Uuid
@@ -68,6 +72,7 @@ class _State(NamedTuple):
     producers: ProducerState
     epochs: LeaderEpochs
     unsynced: set[str]
+    txn_index_bytes: dict[int, int]
     log_start_offset: int
 
 
@@ -83,6 +88,8 @@ class LoadedLog(NamedTuple):
     """Whether the files are as a clean shutdown left them."""
     unsynced: frozenset[str] = frozenset()
     """Names of files that were made or changed, and have to be synced before the recovery point may move."""
+    txn_index_bytes: Mapping[int, int] = MappingProxyType({})
+    """The sizes of the indexes of aborted transactions, by the base offset of their segment."""
 
 
 def create(disk: Disk, folder: str, partition_name: str, topic_id: Uuid, config: TopicConfig, now_ms: int) -> LoadedLog:
@@ -109,13 +116,17 @@ def load(
     producer_expiration_ms: int,
 ) -> LoadedLog:
     """Everything that is known of a partition's folder. Repairs what it must, and says so in the log."""
-    bases, snapshots = _survey(disk, folder)
+    bases, snapshots, txn_indexes = _survey(disk, folder)
     segments = [Segment(folder, base, disk.size(offset_file(folder, base, LOG))) for base in bases]
     epochs = _load_epochs(disk, folder, segments)
-    state = _State(disk, config, segments, snapshots, ProducerState(partition_name), epochs, set(), log_start_offset)
-    tail = _trust(state) if clean_shutdown else None
+    producers = ProducerState(partition_name)
+    index_bytes = {base: disk.size(offset_file(folder, base, TXN_INDEX)) for base in txn_indexes}
+    state = _State(disk, config, segments, snapshots, producers, epochs, set(), index_bytes, log_start_offset)
+    damaged = _first_damaged(state)
+    tail = _trust(state) if clean_shutdown and damaged is None else None
     if segments and tail is None:
-        _recover(state, segments[-1].base_offset if clean_shutdown else recovery_point)
+        checked_from = segments[-1].base_offset if clean_shutdown else recovery_point
+        _recover(state, checked_from if damaged is None else min(checked_from, damaged))
         tail = _find_tail(disk, segments[-1])
     if tail is None or tail.end_offset < log_start_offset:
         _start_over(state, folder)
@@ -147,6 +158,7 @@ def load(
         read_topic_id(disk, f"{folder}/{PARTITION_METADATA}"),
         clean_shutdown,
         frozenset(state.unsynced),
+        state.txn_index_bytes,
     )
 
 
@@ -194,8 +206,9 @@ def rebuild_indexes(disk: Disk, segment: Segment, config: TopicConfig) -> None:
         segment.index = rebuilt
 
 
-def _survey(disk: Disk, folder: str) -> tuple[list[int], list[int]]:
-    """(base offsets of segments, offsets of producer snapshots), both rising, once leftovers are out of the way."""
+def _survey(disk: Disk, folder: str) -> tuple[list[int], list[int], list[int]]:
+    """(base offsets of segments, offsets of producer snapshots, base offsets of the segments with an index of aborted
+    transactions), rising, once leftovers are out of the way."""
     names = disk.list_folder(folder)
     if any(name.endswith((DELETED, CLEANED, SWAP)) for name in names):
         _finish_interrupted_work(disk, folder, names)
@@ -210,7 +223,16 @@ def _survey(disk: Disk, folder: str) -> tuple[list[int], list[int]]:
             if base not in segments:
                 logger.warning("%s has no segment and is removed", offset_file(folder, base, suffix))
                 disk.unlink(offset_file(folder, base, suffix))
-    return sorted(segments), sorted(found[PRODUCER_SNAPSHOT])
+    return sorted(segments), sorted(found[PRODUCER_SNAPSHOT]), sorted(segments.intersection(found[TXN_INDEX]))
+
+
+def _first_damaged(state: _State) -> int | None:
+    """The first segment whose index of aborted transactions is cut off amid an entry."""
+    for base, size in state.txn_index_bytes.items():
+        if size % aborted_txns.ENTRY.size:
+            logger.warning("%s is cut off and made again", offset_file(state.segments[0].folder, base, TXN_INDEX))
+            return base
+    return None
 
 
 def _finish_interrupted_work(disk: Disk, folder: str, names: list[str]) -> None:
@@ -316,6 +338,7 @@ def _recover_segments(state: _State, first: int) -> None:
         for later in segments[number + 1 :]:
             logger.warning("%s comes after broken data and is removed", later.log_path)
             _unlink_segment(disk, later)
+            state.txn_index_bytes.pop(later.base_offset, None)
         del segments[number + 1 :]
         break
 
@@ -325,16 +348,21 @@ def _recover_segment(state: _State, segment: Segment) -> bool:
     disk, producers, epochs = state.disk, state.producers, state.epochs
     rebuilt = index.ActiveIndex.cleared(disk, segment.folder, segment.base_offset)
     unlink_if_there(disk, offset_file(segment.folder, segment.base_offset, TXN_INDEX))
+    state.txn_index_bytes.pop(segment.base_offset, None)
+    aborted: list[AbortedTxn] = []
 
     def take(header: BatchHeader, batch: memoryview) -> None:
         _take_epoch(epochs, header)
-        aborted = replay_batch(producers, header, batch)
-        if aborted is not None:
-            index.append_aborted_txn(disk, segment.folder, segment.base_offset, aborted)
+        txn = replay_batch(producers, header, batch)
+        if txn is not None:
+            aborted.append(txn)
 
     interval = state.config.index_interval_bytes
     valid_bytes, producers.end_offset = check_segment(disk, segment, interval, rebuilt, epochs.latest, take)
     rebuilt.write_pending()
+    if aborted:
+        size = aborted_txns.write_entries(disk, segment.folder, segment.base_offset, aborted)
+        state.txn_index_bytes[segment.base_offset] = size
     if valid_bytes == segment.size:
         return True
     logger.warning("%s is cut at %d of %d bytes: no valid batch follows", segment.log_path, valid_bytes, segment.size)
@@ -400,6 +428,7 @@ def _start_over(state: _State, folder: str) -> None:
     for segment in state.segments:
         logger.warning("%s ends before the log starts, at offset %d, and is removed", segment.log_path, start)
         _unlink_segment(state.disk, segment)
+    state.txn_index_bytes.clear()
     state.segments[:] = [create_segment(state.disk, folder, start, 0)]
     state.unsynced.update(_names_of(state.segments[0]))
     state.producers.clear(start)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.log.index import AbortedTxn
 from barnabas.protocol import messages
 from barnabas.protocol.control_records import ControlRecordType, decode_control_record
 from barnabas.protocol.records import decode_records
 
 if TYPE_CHECKING:
+    from barnabas.log.aborted_txns import AbortedTxn
     from barnabas.log.producer_state import ProducerState
     from barnabas.protocol.batch import BatchHeader
 
@@ -53,6 +53,5 @@ def _replay_marker(producers: ProducerState, header: BatchHeader, batch: memoryv
             is_aborted=kind is ControlRecordType.ABORT,
         )
         if completed is not None and completed.is_aborted:
-            stable = producers.stable_before(completed)
-            return AbortedTxn(header.producer_id, completed.first_offset, completed.last_offset, stable)
+            return producers.aborted_txn(completed)
     return None

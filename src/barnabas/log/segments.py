@@ -12,16 +12,15 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from barnabas.log import recovery
+from barnabas.log.aborted_txns import AbortedTxns
 from barnabas.log.deletion import FILES_OF_SEGMENT, Deletion, mark_deleted, unlink_if_there
 from barnabas.log.index import (
     NO_TIMESTAMP,
     RELATIVE_OFFSET_MAX,
     ActiveIndex,
     CorruptIndexError,
-    append_aborted_txn,
     cut_file,
-    read_aborted_txns,
-    truncate_aborted_txns,
+    offset_from_position,
 )
 from barnabas.log.names import (
     LOG,
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
 
     from barnabas.config.topic import TopicConfig
     from barnabas.log.files import FilePool, OpenFile
-    from barnabas.log.index import AbortedTxn
     from barnabas.log.producer_state import ProducerEntry
     from barnabas.log.recovery import LoadedLog
     from barnabas.ports import Clock, Disk, Random
@@ -72,6 +70,7 @@ class Segments:
         "_clock",
         "_name",
         "_random",
+        "aborted_txns",
         "active",
         "all",
         "config",
@@ -103,6 +102,7 @@ class Segments:
         self.deletions: list[Deletion] = []
         """Files of dropped segments, oldest first, to be unlinked once they are due."""
         self.rising_timestamps = RisingTimestamps()
+        self.aborted_txns = AbortedTxns(disk, folder, loaded.txn_index_bytes)
         self.unsynced = Unsynced(folder, loaded.unsynced)
         self._name = name
         self._clock = clock
@@ -123,6 +123,15 @@ class Segments:
             if place is not None:
                 return place
         return None
+
+    def offset_from_position(self, segment: Segment, position: int) -> int | None:
+        """An offset that no batch of a segment before `position` has, if its index knows one."""
+        index = segment.index
+        if index is not None:
+            return self.repairing(segment, lambda: index.offset_from_position(position))
+        return self.repairing(
+            segment, lambda: offset_from_position(self.disk, self.folder, segment.base_offset, position)
+        )
 
     def repairing(self, segment: Segment, look_up: Callable[[], T]) -> T:
         """Looks something up by a segment's indexes. If they mislead, they are made again from the log, once."""
@@ -250,6 +259,7 @@ class Segments:
         # A segment of this name that was truncated may have left one, which nothing else would replace. It goes first:
         # where this fails, no empty segment is left behind.
         unlink_if_there(self.disk, offset_file(self.folder, base_offset, TXN_INDEX))
+        self.aborted_txns.forget(base_offset)
         new = create_segment(self.disk, self.folder, base_offset, allocate_bytes)
         new.created_ms = self._clock.now_ms()
         new.jitter_ms = self._jitter_ms()
@@ -279,6 +289,7 @@ class Segments:
             if segment.file is not None:
                 self.files.close(segment.file)
             segment.index = segment.recent = None
+            self.aborted_txns.forget(segment.base_offset)
             self.all.remove(segment)
             self.rising_timestamps.forget()
             self.unsynced.note(FOLDER_ITSELF)
@@ -305,11 +316,12 @@ class Segments:
             assert segment.index is not None, "it was just woken"
             cut_at = place.position if place is not None else segment.size
             segment.index.truncate_to(offset)
-            truncate_aborted_txns(self.disk, self.folder, segment.base_offset, offset)
+            if (txn_index := self.aborted_txns.cut(segment.base_offset, offset)) is not None:
+                self.unsynced.note(txn_index)
             segment.recent = RecentBatches()
             segment.size = cut_at
             self._cut_file(segment)
-        except OSError as error:
+        except (OSError, CorruptIndexError) as error:
             raise self.storage_error("truncate", error) from error
         self._note_index_files(segment)
         self.unsynced.note(offset_name(segment.base_offset, LOG))
@@ -318,9 +330,9 @@ class Segments:
     def release(self) -> None:
         """Closes every file; the newest index entries are written out first."""
         try:
+            self._write_pending_entries(self.active)
+            self.aborted_txns.release()
             for segment in self.all:
-                if segment.index is not None and segment.index.write_pending():
-                    self._note_index_files(segment)
                 segment.index = segment.recent = None
                 if segment.file is not None:
                     self.files.close(segment.file)
@@ -343,25 +355,6 @@ class Segments:
             raise self.storage_error("write the producers of", error) from error
         self.unsynced.note(name, FOLDER_ITSELF)
 
-    def note_aborted(self, aborted: AbortedTxn) -> None:
-        """An end marker in the active segment aborts a transaction."""
-        try:
-            append_aborted_txn(self.disk, self.folder, self.active.base_offset, aborted)
-        except OSError as error:
-            raise self.storage_error("note an aborted transaction of", error) from error
-        self.unsynced.note(offset_name(self.active.base_offset, TXN_INDEX), FOLDER_ITSELF)
-
-    def aborted_between(self, offset: int, end_offset: int) -> list[AbortedTxn]:
-        """The aborted transactions that have records between two offsets, in the order of their end markers."""
-        aborted = []
-        for segment in self.all[self.number_of(offset) :]:
-            for txn in read_aborted_txns(self.disk, self.folder, segment.base_offset):
-                if txn.last_offset >= offset and txn.first_offset < end_offset:
-                    aborted.append(txn)
-                if txn.last_stable_offset >= end_offset:
-                    return aborted
-        return aborted
-
     def rename_folder(self, name: str) -> str:
         """Gives the folder another name beside its old one; every file is closed. Returns the new path. A folder that
         somebody else has removed is out of sight as well."""
@@ -379,10 +372,8 @@ class Segments:
 
     def begin_sync(self) -> tuple[list[str], tuple[str, ...]]:
         """(the files beside those of batches that must be synced, the folders that must be)."""
-        active = self.active
         try:
-            if active.index is not None and active.index.write_pending():
-                self._note_index_files(active)
+            self._write_pending_entries(self.active)
         except OSError as error:
             raise self.storage_error("flush", error) from error
         return self.unsynced.begin()
@@ -442,8 +433,7 @@ class Segments:
             self._wake(segment)
         assert segment.index is not None, "it was just woken"
         segment.index.add_timestamp(segment.max_timestamp, segment.max_timestamp_offset)
-        if segment.index.write_pending():
-            self._note_index_files(segment)
+        self._write_pending_entries(segment)
         self._cut_file(segment)
         if self.config.preallocate:
             # Its batches may be on the device already, and after them the space that was just given back.
@@ -477,6 +467,13 @@ class Segments:
             raise
         self.unsynced.note(offset_name(base_offset, PRODUCER_SNAPSHOT))
         return new
+
+    def _write_pending_entries(self, segment: Segment) -> None:
+        """Brings the index files of the active segment up to date."""
+        if segment.index is not None and segment.index.write_pending():
+            self._note_index_files(segment)
+        if (txn_index := self.aborted_txns.write_pending()) is not None:
+            self.unsynced.note(txn_index, FOLDER_ITSELF)
 
     def _note_index_files(self, segment: Segment) -> None:
         self.unsynced.note(*(offset_name(segment.base_offset, suffix) for suffix in (OFFSET_INDEX, TIME_INDEX)))

@@ -73,7 +73,7 @@ def decode(frame: bytes, version: int) -> m.FetchResponse:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_records_and_offsets_are_what_the_codec_reads(log: PartitionLog, version: int, value_bytes: int) -> None:
     read, stored = read_of(log, value_bytes)
-    read.has_aborted_list = True
+    read.aborted = []
     failed = PartitionRead(7, Error.OFFSET_OUT_OF_RANGE)
     parts = encode_answer(version, 42, [(topic_of(version), [read, failed])])
     assert any(isinstance(part, FilePart) for part in parts) == (value_bytes > INLINE_BYTES_MAX)

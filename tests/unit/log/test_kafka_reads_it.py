@@ -9,12 +9,13 @@ import pytest
 from tools import apache_kafka
 
 from barnabas.config.topic import TopicConfig
+from barnabas.log.markers import EndMarker
+from barnabas.log.producer_state import NOT_NEEDED
 from barnabas.protocol.batch import build_batch
 from barnabas.protocol.compression import Codec
-from barnabas.protocol.control_records import ControlRecordType, encode_end_transaction
 from barnabas.protocol.records import Record
 
-from .logs import create, files_of, reopen
+from .logs import batch, create, files_of, reopen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,31 +45,16 @@ def log(tmp_path: Path, clock: ManualClock) -> PartitionLog:
             producer = {"producer_id": 7, "producer_epoch": 1, "base_sequence": sequence}
         sequence += len(records) if producer else 0
         log.append_as_leader(memoryview(build_batch(records, codec=codec, **producer)), number // 200)
-    for kind in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
-        append_transaction(log, kind, clock.now_ms())
+    for epoch, is_commit in enumerate((False, True)):
+        append_transaction(log, epoch, is_commit=is_commit)
     log.close()
     return log
 
 
-def append_transaction(log: PartitionLog, kind: ControlRecordType, now_ms: int) -> None:
-    producer: dict[str, Any] = {"producer_id": 9, "producer_epoch": int(kind), "leader_epoch": 1}
-    data = build_batch(
-        [Record(value=b"in it", timestamp=now_ms)],
-        base_offset=log.log_end_offset,
-        base_sequence=0,
-        is_transactional=True,
-        **producer,
-    )
-    log.append_at(memoryview(data))
-    key, value = encode_end_transaction(kind, 0)
-    marker = build_batch(
-        [Record(key=key, value=value, timestamp=now_ms)],
-        base_offset=log.log_end_offset,
-        is_transactional=True,
-        is_control=True,
-        **producer,
-    )
-    log.append_at(memoryview(marker))
+def append_transaction(log: PartitionLog, epoch: int, *, is_commit: bool) -> None:
+    data = batch(b"in it", producer_id=9, producer_epoch=epoch, base_sequence=0, is_transactional=True)
+    log.append_as_leader(data, 1, NOT_NEEDED)
+    log.append_marker(EndMarker(9, epoch, 3, is_commit, 1), 1)
 
 
 def dump(log: PartitionLog, suffixes: tuple[str, ...], *flags: str) -> str:
@@ -87,7 +73,9 @@ def test_segments_are_read_record_by_record(log: PartitionLog) -> None:
     shown = dump(log, (".log",), "--deep-iteration", "--print-data-log")
     assert re.findall(r"\| offset: (\d+) ", shown) == [str(offset) for offset in range(log.log_end_offset)]
     assert all(f"compresscodec: {codec}" in shown for codec in ("none", "gzip", "snappy", "lz4", "zstd"))
-    assert shown.count("endTxnMarker: ABORT") == shown.count("endTxnMarker: COMMIT") == 1
+    assert shown.count("endTxnMarker: ABORT coordinatorEpoch: 3") == 1
+    assert shown.count("endTxnMarker: COMMIT coordinatorEpoch: 3") == 1
+    assert shown.count("isTransactional: true isControl: true") == 2
 
 
 @pytest.mark.parametrize("flag", ["--deep-iteration", "--index-sanity-check", "--verify-index-only"])

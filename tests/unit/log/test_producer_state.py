@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.config.topic import TopicConfig
 from barnabas.log.producer_snapshot import CorruptSnapshotError, decode_snapshot, encode_snapshot
-from barnabas.log.producer_state import SEQUENCE_MAX, ProducerEntry, ProducerState, RememberedBatch
+from barnabas.log.producer_state import NOT_NEEDED, SEQUENCE_MAX, ProducerEntry, ProducerState, RememberedBatch
 from barnabas.protocol.batch import build_batch
 from barnabas.protocol.control_records import ControlRecordType, encode_end_transaction
 from barnabas.protocol.errors import Error, KafkaError
@@ -141,7 +141,7 @@ def test_stray_snapshots_go_and_those_of_segments_stay(tmp_path: Path, clock: Ma
 def test_producers_expire_unless_they_have_a_transaction_open(tmp_path: Path, clock: ManualClock) -> None:
     log = create(tmp_path, clock)
     append(log, producer_id=1, sequence=5)
-    log.append_as_leader(idempotent(2, 0, 0, is_transactional=True), 0)
+    log.append_as_leader(idempotent(2, 0, 0, is_transactional=True), 0, NOT_NEEDED)
     clock.advance_ms(DAY_MS)
     assert log.expire_producers() == 1
     assert list(log.producers.producers) == [2]
@@ -212,7 +212,7 @@ def test_an_ended_transaction_is_stable_only_below_the_high_watermark(tmp_path: 
 
 def test_a_producer_with_an_open_transaction_must_not_write_outside_of_it(tmp_path: Path, clock: ManualClock) -> None:
     log = create(tmp_path, clock)
-    log.append_as_leader(idempotent(2, 0, 0, is_transactional=True), 0)
+    log.append_as_leader(idempotent(2, 0, 0, is_transactional=True), 0, NOT_NEEDED)
     with pytest.raises(KafkaError) as refused:
         log.append_as_leader(idempotent(2, 0, 1), 0)
     assert refused.value.error is Error.INVALID_TXN_STATE

@@ -8,6 +8,7 @@ FAMILIES = (
     "api_versions",
     "cluster",
     "configs",
+    "consumer_groups",
     "coordinators",
     "fetch",
     "group_admin",
@@ -18,8 +19,13 @@ FAMILIES = (
     "metadata",
     "produce",
     "producer_ids",
+    "producers",
     "topic_partitions",
     "topics",
+    "transactions",
+    "txn_admin",
+    "txn_offsets",
+    "txn_partitions",
 )
 
 

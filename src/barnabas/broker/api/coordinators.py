@@ -1,21 +1,20 @@
 """FindCoordinator: which broker looks after a group, a transactional id or a share partition.
 
-A group is looked after by the leader of its partition of `__consumer_offsets`. That topic is created when somebody
-first asks for a group; until it is there the answer is COORDINATOR_NOT_AVAILABLE, and clients try again.
+A group is looked after by the leader of its partition of `__consumer_offsets`, a transactional id by that of its
+partition of `__transaction_state`. Such a topic is created when somebody first asks for what is in it; until it is
+there the answer is COORDINATOR_NOT_AVAILABLE, and clients try again.
 
-There are no coordinators of transactions and of share groups yet: every key that could have one is answered
-COORDINATOR_NOT_AVAILABLE, too.
+There are no coordinators of share groups yet: every key that could have one is answered COORDINATOR_NOT_AVAILABLE, too.
 
 v1 asks for transactional ids · v3 is flexible · v4 asks for many keys at once · v6 asks for share partitions
 """
 
 from __future__ import annotations
 
-import logging
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.broker.coordination.partitioning import OFFSETS_TOPIC, partition_of
+from barnabas.broker.coordination.partitioning import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_of
 from barnabas.broker.dispatch import handles
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 FIRST_VERSION_WITH_MANY_KEYS = 4
 FIRST_VERSION_WITH_SHARE_KEYS = 6
 
-WARNED_KEYS_MAX = 1000
-
 _MESSAGES: Mapping[Error, str] = {
     Error.NONE: "NONE",
     Error.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
@@ -40,15 +37,13 @@ _MESSAGES: Mapping[Error, str] = {
 """What an answer of before v4 says beside its error code, also where there is none."""
 
 
-logger = logging.getLogger("barnabas.coordinators")
-
-_warned: set[str] = set()
-
-
 class KeyType(IntEnum):
     GROUP = 0
     TRANSACTION = 1
     SHARE = 2
+
+
+_TOPICS: Mapping[int, str] = {KeyType.GROUP: OFFSETS_TOPIC, KeyType.TRANSACTION: TRANSACTIONS_TOPIC}
 
 
 class Found(NamedTuple):
@@ -85,39 +80,27 @@ def as_coordinator(key: str, found: Found) -> m.FindCoordinatorResponse.Coordina
 
 
 def find(broker: Broker, key_type: int, key: str, caller: Caller) -> Found:
-    if key_type == KeyType.GROUP:
-        return find_group(broker, key, caller.listener.name)
-    if key_type == KeyType.TRANSACTION:
-        warn_once(key, caller)
-        return Found(Error.COORDINATOR_NOT_AVAILABLE)
+    topic_name = _TOPICS.get(key_type)
+    if topic_name is not None:
+        return find_leader(broker, topic_name, key, caller.listener.name)
     can_be_asked_for = caller.api_version >= FIRST_VERSION_WITH_SHARE_KEYS
     if key_type == KeyType.SHARE and can_be_asked_for and is_share_key(key):
         return Found(Error.COORDINATOR_NOT_AVAILABLE)
     return Found(Error.INVALID_REQUEST)
 
 
-def find_group(broker: Broker, group_id: str, listener_name: str) -> Found:
-    topic = broker.image.topics.get(OFFSETS_TOPIC)
+def find_leader(broker: Broker, topic_name: str, key: str, listener_name: str) -> Found:
+    """The leader of the partition to which the key belongs."""
+    topic = broker.image.topics.get(topic_name)
     if topic is None:
-        broker.api.topic_creations.start([OFFSETS_TOPIC])
+        broker.api.topic_creations.start([topic_name])
         return Found(Error.COORDINATOR_NOT_AVAILABLE)
-    partition = topic.partitions[partition_of(group_id, len(topic.partitions))]
+    partition = topic.partitions[partition_of(key, len(topic.partitions))]
     leader = broker.image.brokers.get(partition.leader)
     endpoint = None if leader is None or leader.fenced else leader.endpoint(listener_name)
     if leader is None or endpoint is None:
         return Found(Error.COORDINATOR_NOT_AVAILABLE)
     return Found(Error.NONE, leader.id, endpoint.host, endpoint.port)
-
-
-def warn_once(transactional_id: str, caller: Caller) -> None:
-    """A client that waits for a coordinator waits in silence: the node's log says why, once for each id."""
-    if transactional_id not in _warned and len(_warned) < WARNED_KEYS_MAX:
-        _warned.add(transactional_id)
-        logger.warning(
-            "client %s looks for the coordinator of transactional id %r: there are no transactions yet",
-            caller.client_id,
-            transactional_id,
-        )
 
 
 def is_share_key(key: str) -> bool:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from barnabas.broker.api.fetch_answer import TopicReads
     from barnabas.broker.api.fetch_partitions import Entries
     from barnabas.broker.server import Broker
+    from barnabas.replication.hosted import HostedPartition
     from barnabas.replication.purgatory import Watchers
 
 CORRELATION_ID_END = 8
@@ -122,13 +123,23 @@ class StandingFetch(Slot):
                 return True
             state = hosted.state
             if (
-                state.high_watermark.offset != entry.offset
+                (
+                    state.high_watermark.offset != entry.offset
+                    and not (self.is_committed and is_held_back(entry.offset, hosted))
+                )
                 or state.leader_id != state.local_id
                 or (entry.leader_epoch >= 0 and entry.leader_epoch != state.leader_epoch)
                 or (entry.last_fetched_epoch >= 0 and entry.last_fetched_epoch != hosted.log.latest_epoch)
             ):
                 return True
         return False
+
+    def _is_at_ends(self) -> bool:
+        """Whether every reader has all there is, so that the answer to this request is always the same."""
+        return all(
+            entry.hosted is not None and entry.hosted.state.high_watermark.offset == entry.offset
+            for entry in self.entries
+        )
 
     # ── while it is parked ───────────────────────────────────────────────────────────────────────────────────
 
@@ -147,7 +158,7 @@ class StandingFetch(Slot):
         return has_error or total_bytes >= self.min_bytes
 
     def complete(self) -> None:
-        if self._session or self._opens_session or self.has_news():
+        if self._session or self._opens_session or self.has_news() or (self.is_committed and not self._is_at_ends()):
             self._answer(self._run()[0])
         else:
             self.fill([self._quiet_answer()])
@@ -239,6 +250,11 @@ class StandingFetch(Slot):
         else:
             release_parts(parts)
             self.connection.refuse(f"reading records for it failed: {error}")
+
+
+def is_held_back(offset: int, hosted: HostedPartition) -> bool:
+    """Whether all that follows an offset belongs to transactions that a reader of committed data must not see yet."""
+    return hosted.last_stable_offset <= offset < hosted.state.high_watermark.offset
 
 
 @handles_frames(ApiKey.FETCH, versions=(4, 18))

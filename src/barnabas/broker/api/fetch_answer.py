@@ -17,6 +17,7 @@ from barnabas.protocol.varint import write_uvarint
 
 if TYPE_CHECKING:
     from barnabas.broker.connection import Part
+    from barnabas.log.aborted_txns import AbortedTxn
     from barnabas.log.partition_log import FileRange
     from barnabas.protocol.errors import Error
 
@@ -33,6 +34,7 @@ _I32 = Struct(">i")
 _FRAME = Struct(">ii")
 _HEAD_V4 = Struct(">ihqq")
 _HEAD_V5 = Struct(">ihqqq")
+_ABORTED = Struct(">qq")
 _TAGGED_EPOCH_END = Struct(">iq")
 
 
@@ -40,9 +42,9 @@ class PartitionRead:
     """What a fetch found in one partition."""
 
     __slots__ = (
+        "aborted",
         "diverging",
         "error",
-        "has_aborted_list",
         "high_watermark",
         "index",
         "is_cold",
@@ -57,7 +59,8 @@ class PartitionRead:
         self.high_watermark = -1
         self.last_stable_offset = -1
         self.log_start_offset = -1
-        self.has_aborted_list = False
+        self.aborted: list[AbortedTxn] | None = None
+        """Only a reader of committed data is told."""
         self.records: FileRange | None = None
         self.is_cold = False
         self.diverging: tuple[int, int] | None = None
@@ -169,7 +172,12 @@ def _write_classic(writer: PartsWriter, version: int, topics: TopicReads) -> Non
         writer.head += _I32.pack(len(partitions))
         for read in partitions:
             writer.head += _fixed_head(version, read)
-            writer.head += b"\0\0\0\0" if read.has_aborted_list else b"\xff\xff\xff\xff"
+            if read.aborted is None:
+                writer.head += b"\xff\xff\xff\xff"
+            else:
+                writer.head += _I32.pack(len(read.aborted))
+                for txn in read.aborted:
+                    writer.head += _ABORTED.pack(txn.producer_id, txn.first_offset)
             if version >= FIRST_VERSION_WITH_PREFERRED_REPLICA:
                 writer.head += b"\xff\xff\xff\xff"
             if read.records is None:
@@ -188,7 +196,13 @@ def _write_flexible(writer: PartsWriter, version: int, topics: TopicReads) -> No
         write_uvarint(writer.head, len(partitions) + 1)
         for read in partitions:
             writer.head += _fixed_head(version, read)
-            writer.head += b"\x01\xff\xff\xff\xff" if read.has_aborted_list else b"\0\xff\xff\xff\xff"
+            if read.aborted:
+                write_uvarint(writer.head, len(read.aborted) + 1)
+                for txn in read.aborted:
+                    writer.head += _ABORTED.pack(txn.producer_id, txn.first_offset) + b"\0"
+                writer.head += b"\xff\xff\xff\xff"
+            else:
+                writer.head += b"\0\xff\xff\xff\xff" if read.aborted is None else b"\x01\xff\xff\xff\xff"
             if read.records is None:
                 writer.head.append(1)
             else:

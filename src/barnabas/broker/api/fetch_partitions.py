@@ -9,7 +9,6 @@ from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
     from barnabas.broker.server import Broker
-    from barnabas.log.partition_log import LogPosition
     from barnabas.protocol import messages as m
     from barnabas.protocol.uuids import Uuid
     from barnabas.replication.hosted import HostedPartition
@@ -95,16 +94,16 @@ def group_by_topic(entries: Entries) -> TopicEntries:
     return topics
 
 
-def readable_end(hosted: HostedPartition, is_committed: bool) -> LogPosition:  # noqa: ARG001
-    """How far a reader may see: the high watermark. No transactions exist, so all of that is stable."""
-    return hosted.state.high_watermark
+def readable_end(hosted: HostedPartition, is_committed: bool) -> int:
+    """How far a reader may see: the high watermark, or with committed data only, the first open transaction."""
+    return hosted.last_stable_offset if is_committed else hosted.state.high_watermark.offset
 
 
 def read_partition(entry: FetchEntry, is_committed: bool, max_bytes: int, is_first: bool) -> PartitionRead:
     hosted = entry.hosted
     if hosted is None:
         read = PartitionRead(entry.index, entry.error)
-        read.has_aborted_list = entry.is_unknown
+        read.aborted = [] if entry.is_unknown else None
         return read
     state = hosted.state
     if not state.is_leader:
@@ -114,9 +113,13 @@ def read_partition(entry: FetchEntry, is_committed: bool, max_bytes: int, is_fir
         return PartitionRead(entry.index, error)
     log = hosted.log
     read = PartitionRead(entry.index, Error.NONE)
-    read.high_watermark = read.last_stable_offset = state.high_watermark.offset
+    end = state.high_watermark
+    read.high_watermark = read.last_stable_offset = end.offset
     read.log_start_offset = log.log_start_offset
-    read.has_aborted_list = is_committed
+    if log.producers.has_unstable:
+        read.last_stable_offset = log.last_stable_offset(end.offset)
+    if is_committed:
+        read.aborted = []
     if entry.last_fetched_epoch >= 0 and (
         entry.last_fetched_epoch != log.latest_epoch or entry.offset > log.log_end_offset
     ):
@@ -128,11 +131,16 @@ def read_partition(entry: FetchEntry, is_committed: bool, max_bytes: int, is_fir
             return read
     if not log.log_start_offset <= entry.offset <= log.log_end_offset:
         return PartitionRead(entry.index, Error.OFFSET_OUT_OF_RANGE)
-    end = readable_end(hosted, is_committed)
-    if entry.offset < end.offset and (max_bytes > 0 or is_first):
+    readable = read.last_stable_offset if is_committed else end.offset
+    if entry.offset < readable and (max_bytes > 0 or is_first):
         try:
+            if readable != end.offset:
+                end = log.last_stable_position(end)
             read.records = log.read(entry.offset, max_bytes, end, whole_first_batch=is_first)
-            read.is_cold = read.records is not None and log.is_cold(read.records)
+            if read.records is not None:
+                read.is_cold = log.is_cold(read.records)
+                if is_committed and log.segments.aborted_txns:
+                    read.aborted = log.aborted_in(read.records, entry.offset)
         except KafkaError as failed:
             return PartitionRead(entry.index, failed.error)
     return read

@@ -152,7 +152,7 @@ def readable_end_offset(hosted: HostedPartition, request: m.ListOffsetsRequest) 
     """A follower asks for the end of the log, a consumer for the end of what it may read."""
     if request.replica_id != CONSUMER:
         return hosted.log.log_end_offset
-    return readable_end(hosted, request.isolation_level == READ_COMMITTED).offset
+    return readable_end(hosted, request.isolation_level == READ_COMMITTED)
 
 
 def find_place(hosted: HostedPartition, timestamp: int, end_offset: int) -> Place:

@@ -24,7 +24,8 @@ LANES_MAX = 10_000
 NO_TAGS = b"\0\0\0"
 """Of the partition, of the topic, of the request: how a request of one batch ends."""
 
-_NULL_TRANSACTIONAL_ID = 0
+_SHORT_SIZE_MAX = 0x7F
+"""The largest that is one byte long."""
 _ONE_ELEMENT = 2
 _ACKS = Struct(">h")
 _INDEX = Struct(">i")
@@ -35,10 +36,20 @@ _ANSWER_TAIL = b"\x01\0\0\0\0\0\0\0\0"
 
 
 class Lane:
-    __slots__ = ("_head", "_size", "acks", "hosted", "index", "topic")
+    __slots__ = ("_head", "_size", "acks", "has_transactional_id", "hosted", "index", "topic")
 
-    def __init__(self, topic: bytes, index: int, acks: int, hosted: HostedPartition, version: int) -> None:
+    def __init__(
+        self,
+        topic: bytes,
+        index: int,
+        acks: int,
+        hosted: HostedPartition,
+        version: int,
+        *,
+        has_transactional_id: bool,
+    ) -> None:
         self.topic = topic
+        self.has_transactional_id = has_transactional_id
         self.index = index
         self.acks = acks
         self.hosted = hosted
@@ -59,11 +70,15 @@ class Lane:
 def find_lane_end(frame: memoryview, body: int, version: int) -> int:
     """Where the part ends that names the lane, just before the length of the batch; 0 for requests of other forms.
 
-    null transactional id (1) acks (2) timeout (4) one topic (1) its name or id, one partition (1) its index (4)
+    transactional id (null: 1) acks (2) timeout (4) one topic (1) its name or id, one partition (1) its index (4)
     """
     if version < FIRST_FLEXIBLE_VERSION or len(frame) < body + 32:
         return 0
-    if frame[body] != _NULL_TRANSACTIONAL_ID or frame[body + 7] != _ONE_ELEMENT:
+    if id_size := frame[body]:
+        body += id_size - 1
+        if id_size > _SHORT_SIZE_MAX or len(frame) < body + 32:
+            return 0
+    if frame[body + 7] != _ONE_ELEMENT:
         return 0
     end = body + 29 if version >= FIRST_VERSION_WITH_TOPIC_IDS else body + 13 + frame[body + 8]
     if end >= len(frame) or frame[end - 5] != _ONE_ELEMENT:
@@ -92,13 +107,14 @@ class Lanes:
         return lane if lane is not None else self._open(broker, key, version, lanes)
 
     def _open(self, broker: Broker, key: bytes, version: int, lanes: dict[bytes, Lane]) -> Lane | None:
-        acks = _ACKS.unpack_from(key, 1)[0]
+        start = max(key[0], 1)
+        acks = _ACKS.unpack_from(key, start)[0]
         index = _INDEX.unpack_from(key, len(key) - 4)[0]
         if acks not in (1, ACKS_ALL):
             return None
         is_by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS
-        topic = key[8:24] if is_by_id else key[9 : len(key) - 5]
-        if (not is_by_id and len(topic) + 1 != key[8]) or len(topic) >= 0x7F:
+        topic = key[start + 7 : start + 23] if is_by_id else key[start + 8 : len(key) - 5]
+        if (not is_by_id and len(topic) + 1 != key[start + 7]) or len(topic) >= _SHORT_SIZE_MAX:
             return None
         try:
             hosted = (
@@ -110,5 +126,5 @@ class Lanes:
             return None
         if len(lanes) >= LANES_MAX:
             lanes.clear()
-        lane = lanes[key] = Lane(topic, index, acks, hosted, version)
+        lane = lanes[key] = Lane(topic, index, acks, hosted, version, has_transactional_id=key[0] > 0)
         return lane

@@ -33,12 +33,12 @@ TopicBatches = tuple[bytes, list[tuple[int, memoryview]]]
 
 
 class ProduceRequest:
-    __slots__ = ("acks", "is_transactional", "timeout_ms", "topics")
+    __slots__ = ("acks", "timeout_ms", "topics", "transactional_id")
 
-    def __init__(self, acks: int, timeout_ms: int, is_transactional: bool, topics: list[TopicBatches]) -> None:
+    def __init__(self, acks: int, timeout_ms: int, transactional_id: str | None, topics: list[TopicBatches]) -> None:
         self.acks = acks
         self.timeout_ms = timeout_ms
-        self.is_transactional = is_transactional
+        self.transactional_id = transactional_id
         self.topics = topics
 
 
@@ -67,7 +67,11 @@ Answers = list[tuple[bytes, list[PartitionAnswer]]]
 def parse_classic(frame: memoryview, position: int, version: int) -> ProduceRequest:  # noqa: ARG001
     end = len(frame)
     size = _I16.unpack_from(frame, position)[0]
-    position += 2 + max(size, 0)
+    position += 2
+    transactional_id = None
+    if size >= 0:
+        transactional_id = str(frame[position : position + size], "utf-8", "replace")
+        position += size
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
     topic_count = _I32.unpack_from(frame, position + 6)[0]
     position += 10
@@ -91,17 +95,16 @@ def parse_classic(frame: memoryview, position: int, version: int) -> ProduceRequ
             batches.append((index, frame[position : position + length]))
             position += length
         topics.append((name, batches))
-    return ProduceRequest(acks, timeout_ms, size >= 0, topics)
+    return ProduceRequest(acks, timeout_ms, transactional_id, topics)
 
 
 def parse_flexible(frame: memoryview, position: int, version: int) -> ProduceRequest:
     """Lengths are nearly always below 128, one byte: those are read in place."""
     end = len(frame)
-    size = frame[position]
-    if size < 0x80:
-        position += max(size, 1)
-    else:
-        size, position = read_uvarint(frame, position)
+    transactional_id = None
+    size, position = read_uvarint(frame, position)
+    if size:
+        transactional_id = str(frame[position : position + size - 1], "utf-8", "replace")
         position += size - 1
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
     topic_count, position = read_uvarint(frame, position + 6)
@@ -134,7 +137,7 @@ def parse_flexible(frame: memoryview, position: int, version: int) -> ProduceReq
         position = position + 1 if frame[position] == 0 else skip_tags(frame, position)
         topics.append((key, batches))
     skip_tags(frame, position)
-    return ProduceRequest(acks, timeout_ms, size > 0, topics)
+    return ProduceRequest(acks, timeout_ms, transactional_id, topics)
 
 
 def skip_tags(frame: memoryview, position: int) -> int:

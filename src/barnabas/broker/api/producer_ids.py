@@ -1,13 +1,13 @@
-"""InitProducerId: an id of its own for every idempotent producer.
+"""InitProducerId: an id of its own for every idempotent producer, and for every transactional id.
 
 Ids come from the controller in blocks, each handed out to one broker once and never again, so that no two producers
 of a cluster share an id. The next block is fetched before the current one is used up.
 
-v2 is flexible · v3 may name the id that a transactional producer has · v4 fences with PRODUCER_FENCED ·
-v5 knows transactions of the second kind
+The producer of a transactional id gets the id that this has, in an epoch of its own, from the coordinator of the
+transactional id; whoever had it before is fenced, and what that left open is aborted.
 
-Ids of transactional producers belong to a transaction coordinator, which this node is not: NOT_COORDINATOR sends the
-client looking for one.
+v2 is flexible · v3 may name the id that a transactional producer has · v4 fences with PRODUCER_FENCED ·
+v5 may answer TRANSACTION_ABORTABLE
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.broker.dispatch import handles
+from barnabas.broker.transactions.coordinator import transaction_settings
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error, KafkaError
+from barnabas.transactions.producers import check_request
 
 if TYPE_CHECKING:
     from barnabas.broker.dispatch import Caller
@@ -103,33 +105,36 @@ class ProducerIds:
 
 @handles(ApiKey.INIT_PRODUCER_ID, versions=(0, 5))
 async def init_producer_id(
-    broker: Broker,
-    request: m.InitProducerIdRequest,
-    caller: Caller,  # noqa: ARG001 (every handler takes it)
+    broker: Broker, request: m.InitProducerIdRequest, caller: Caller
 ) -> m.InitProducerIdResponse:
-    error = refusal(broker, request)
-    if error is not Error.NONE:
-        return refuse(error)
     try:
-        producer_id = await broker.api.producer_ids.take()
+        if request.transactional_id is None:
+            return await init_idempotent(broker, request)
+        return await init_transactional(broker, request, caller.api_version)
     except KafkaError as failed:
         return refuse(failed.error)
+
+
+async def init_idempotent(broker: Broker, request: m.InitProducerIdRequest) -> m.InitProducerIdResponse:
+    """A producer may name its old id: it gets a new one all the same."""
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
+        return refuse(Error.INVALID_REQUEST)
+    producer_id = await broker.api.producer_ids.take()
     return m.InitProducerIdResponse(producer_id=producer_id, producer_epoch=FIRST_PRODUCER_EPOCH)
 
 
-def refusal(broker: Broker, request: m.InitProducerIdRequest) -> Error:
-    """What speaks against an id. An idempotent producer may name its old id: it gets a new one all the same."""
-    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
-        return Error.INVALID_REQUEST
-    if request.transactional_id is None:
-        return Error.NONE
-    if not request.transactional_id:
-        return Error.INVALID_REQUEST
-    timeout_ms_max = broker.config.get("transaction.max.timeout.ms")
-    assert isinstance(timeout_ms_max, int)
-    if not 0 < request.transaction_timeout_ms <= timeout_ms_max:
-        return Error.INVALID_TRANSACTION_TIMEOUT
-    return Error.NOT_COORDINATOR
+async def init_transactional(
+    broker: Broker, request: m.InitProducerIdRequest, version: int
+) -> m.InitProducerIdResponse:
+    error = check_request(request, transaction_settings(broker.config))
+    if error is not Error.NONE:
+        return refuse(error)
+    new_id = await broker.transactions.new_producer_id(request, version)
+    response: m.InitProducerIdResponse = await broker.transactions.step(
+        request.transactional_id or "",
+        lambda shard, reply_to, now_ms: shard.init_producer_id(request, version, new_id, reply_to, now_ms),
+    )
+    return response
 
 
 def refuse(error: Error) -> m.InitProducerIdResponse:

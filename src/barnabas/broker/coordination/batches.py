@@ -26,7 +26,8 @@ RECORD_OVERHEAD_BYTES = 32
 
 
 FIRST_SEQUENCE = 0
-"""Of every batch: coordinators do not number their records, and logs do not ask them to."""
+"""Of batches that say that their records are numbered from 0: coordinators number nothing, and logs do not ask them to,
+but Kafka's coordinator of groups writes this, and its coordinator of transactions does not."""
 
 
 class Written(NamedTuple):
@@ -36,19 +37,21 @@ class Written(NamedTuple):
     records: Sequence[Record]
 
 
-def batches_of(steps: Iterable[Written], encode: Encode, max_bytes: int, now_ms: int) -> Iterator[bytes]:
+def batches_of(
+    steps: Iterable[Written], encode: Encode, max_bytes: int, now_ms: int, base_sequence: int = FIRST_SEQUENCE
+) -> Iterator[bytes]:
     """In order, uncompressed, each of at most `max_bytes` unless a single record is larger."""
     for producer, of_producer in groupby(steps, attrgetter("producer")):
         encoded = ([_encode(encode, record, now_ms) for record in step.records] for step in of_producer)
         for batch in _filled(encoded, max_bytes):
             if producer is None:
-                yield build_batch(batch, base_sequence=FIRST_SEQUENCE)
+                yield build_batch(batch, base_sequence=base_sequence)
             else:
                 yield build_batch(
                     batch,
                     producer_id=producer.producer_id,
                     producer_epoch=producer.epoch,
-                    base_sequence=FIRST_SEQUENCE,
+                    base_sequence=base_sequence,
                     is_transactional=True,
                 )
 

@@ -44,6 +44,8 @@ class Kind(NamedTuple, Generic[S]):
     encode: Callable[[Record], tuple[bytes, bytes | None]]
     decode: Callable[[Buffer | None, Buffer | None], Record | None]
     """None for a record that nothing here acts on."""
+    base_sequence: int
+    """What batches say of the number of their first record, as Kafka writes it in this topic."""
     load_buffer_bytes: Callable[[], int]
     commit_timeout_ms: Callable[[], int]
     """How long an answer waits for the in-sync replicas."""

@@ -26,6 +26,7 @@ from barnabas.broker.coordination.batches import Written, batches_of
 from barnabas.broker.coordination.failures import for_clients
 from barnabas.broker.coordination.kinds import Kind, S
 from barnabas.broker.coordination.loading import replay_log
+from barnabas.coordination.effects import ProducerId
 from barnabas.protocol.errors import DecodeError, EncodeError, Error, KafkaError
 from barnabas.replication.purgatory import Parked
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
     from barnabas.broker.server import Broker
     from barnabas.coordination.effects import Effects, ReplyTo
+    from barnabas.log.markers import EndMarker
+    from barnabas.log.partition_log import Appended
     from barnabas.replication.hosted import HostedPartition
 
     Answers = list[tuple[ReplyTo, object]]
@@ -235,9 +238,9 @@ class LedShard(Generic[S]):
         hosted = self.hosted
         if hosted.state.leader_epoch != self.epoch:
             raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER, f"{hosted} is no longer led in epoch {self.epoch}")
-        encode, now_ms = self._surroundings.kind.encode, self._surroundings.broker.clock.now_ms()
-        for batch in batches_of(written, encode, hosted.log.config.max_message_bytes, now_ms):
-            self._written_to = hosted.append_from_coordinator(memoryview(batch)).last_offset + 1
+        kind, now_ms = self._surroundings.kind, self._surroundings.broker.clock.now_ms()
+        for batch in batches_of(written, kind.encode, hosted.log.config.max_message_bytes, now_ms, kind.base_sequence):
+            self._written_to = hosted.append_as_coordinator(memoryview(batch)).last_offset + 1
 
     def deliver_ready(self) -> None:
         """Answers leave in the order of their steps."""
@@ -266,6 +269,17 @@ class LedShard(Generic[S]):
             self._surroundings.broker.purgatory.cancel(delivery)
             self._drop_back(KafkaError(Error.KAFKA_STORAGE_ERROR, str(error)), delivery.answers)
 
+    def end_transaction(self, marker: EndMarker) -> Appended:
+        """Appends the end of a producer's transaction, after all that was written before, and lets it take effect."""
+        self.finish_turn()
+        if self.refusal is not None:
+            raise KafkaError(self.refusal, f"the {self._what} of {self.hosted} cannot be asked now")
+        appended = self.hosted.append_marker(marker)
+        self._written_to = appended.last_offset + 1
+        end = self.shard.commit_transaction if marker.is_commit else self.shard.abort_transaction
+        end(ProducerId(marker.producer_id))
+        return appended
+
     # ── ends ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _drop_back(self, error: KafkaError, answers: Answers) -> None:
@@ -289,7 +303,8 @@ class LedShard(Generic[S]):
         self._dismiss()
 
     def _dismiss(self) -> None:
-        """Sends off whoever waits in the shard, and serves nobody any more."""
+        """Sends off whoever waits in the shard, and serves nobody any more. What it ordered is void: whoever reads the
+        log next finds there what is still to be done, and does it once."""
         if self.refusal is None:
             deliver([*self.shard.resign().answers])
         self.refusal = Error.NOT_COORDINATOR
@@ -297,6 +312,8 @@ class LedShard(Generic[S]):
         self._written = []
         self._answers = []
         self._orders = []
+        for delivery in self._undelivered:
+            delivery.orders = []
 
     @property
     def _what(self) -> str:

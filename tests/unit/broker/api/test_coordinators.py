@@ -1,4 +1,4 @@
-"""FindCoordinator: groups belong to the leader of their partition; no other kind of key has a coordinator yet."""
+"""FindCoordinator: groups and transactional ids belong to the leader of their partition; share groups to nobody yet."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.broker.api.coordinators import find_coordinator
-from barnabas.broker.coordination.partitioning import OFFSETS_TOPIC, partition_of
+from barnabas.broker.coordination.partitioning import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_of
 from barnabas.metadata.image import TopicImage
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
@@ -94,6 +94,30 @@ def test_the_topic_of_groups_is_created_when_somebody_first_asks() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("version", [1, 3, 4, 6])
+def test_a_transactional_id_is_found_at_the_leader_of_its_partition(version: int) -> None:
+    partitions = (a_partition(), a_partition(ANOTHER_NODE, (ANOTHER_NODE,)))
+    topic = TopicImage(TRANSACTIONS_TOPIC, topic_id(TRANSACTIONS_TOPIC), partitions)
+    image = an_image([topic], [a_registration(), a_registration(ANOTHER_NODE)])
+    for transactional_id in ("t0", "t1"):
+        response = ask(version, 1, transactional_id, image=image)
+        found = response.coordinators[0] if version >= 4 else response
+        assert (found.error_code, found.node_id) == (0, (NODE_ID, ANOTHER_NODE)[partition_of(transactional_id, 2)])
+
+
+def test_the_topic_of_transactions_is_created_when_somebody_first_asks() -> None:
+    async def scenario() -> None:
+        broker = a_broker(an_image(), answer=lambda _: m.CreateTopicsResponse())
+        request = m.FindCoordinatorRequest(key_type=1, coordinator_keys=["t"])
+        (found,) = find_coordinator(broker, request, caller(4)).coordinators
+        assert found.error_code == Error.COORDINATOR_NOT_AVAILABLE
+        await created(broker)
+        ((request_made,),) = [each.topics for each in asked(broker)]
+        assert (request_made.name, request_made.num_partitions) == (TRANSACTIONS_TOPIC, 50)
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize(
     "image",
     [
@@ -113,8 +137,6 @@ def test_a_group_whose_coordinator_cannot_be_reached_has_none_for_now(image: Met
 @pytest.mark.parametrize(
     ("version", "key_type", "key", "error"),
     [
-        (1, 1, "transactional id", Error.COORDINATOR_NOT_AVAILABLE),
-        (4, 1, "transactional id", Error.COORDINATOR_NOT_AVAILABLE),
         (3, 9, "x", Error.INVALID_REQUEST),
         (5, 2, SHARE_KEY, Error.INVALID_REQUEST),
         (6, 2, SHARE_KEY, Error.COORDINATOR_NOT_AVAILABLE),

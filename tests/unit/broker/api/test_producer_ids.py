@@ -91,7 +91,6 @@ def test_an_idempotent_producer_that_names_its_id_gets_another() -> None:
         ({"transactional_id": "", "transaction_timeout_ms": 1000}, Error.INVALID_REQUEST),
         ({"transactional_id": "t", "transaction_timeout_ms": 0}, Error.INVALID_TRANSACTION_TIMEOUT),
         ({"transactional_id": "t", "transaction_timeout_ms": 900_001}, Error.INVALID_TRANSACTION_TIMEOUT),
-        ({"transactional_id": "t", "transaction_timeout_ms": 1000}, Error.NOT_COORDINATOR),
     ],
 )
 def test_what_is_refused_gets_no_id(fields: dict[str, Any], error: Error) -> None:

@@ -1,0 +1,128 @@
+"""DescribeTransactions, ListTransactions, and WriteTxnMarkers, by which tools end a transaction that hangs.
+
+DescribeTransactions may name ids of several partitions: each partition is asked for its own, and one that cannot answer
+fails its ids only. ListTransactions fails as a whole while one of the node's partitions is being loaded.
+
+ListTransactions: v1 filters by duration · v2 by a pattern of the transactional id
+WriteTxnMarkers: v2 says of which version the transaction is
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.broker.dispatch import handles
+from barnabas.broker.transactions.markers import Attempt
+from barnabas.log.markers import EndMarker
+from barnabas.protocol import messages as m
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.errors import Error, KafkaError
+from barnabas.transactions.listing import Filters, unknown_states
+
+if TYPE_CHECKING:
+    import asyncio
+    from typing import TypeAlias
+
+    from barnabas.broker.dispatch import Caller
+    from barnabas.broker.server import Broker
+    from barnabas.transactions.state import TopicPartition
+
+    Described: TypeAlias = m.DescribeTransactionsResponse.TransactionState
+    WantedMarker: TypeAlias = m.WriteTxnMarkersRequest.WritableTxnMarker
+    Errors: TypeAlias = dict[TopicPartition, Error]
+
+
+# ── describe and list ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@handles(ApiKey.DESCRIBE_TRANSACTIONS, versions=(0, 0))
+async def describe_transactions(
+    broker: Broker,
+    request: m.DescribeTransactionsRequest,
+    caller: Caller,  # noqa: ARG001 (every handler takes it)
+) -> m.DescribeTransactionsResponse:
+    described = [await describe(broker, transactional_id) for transactional_id in request.transactional_ids]
+    return m.DescribeTransactionsResponse(transaction_states=described)
+
+
+async def describe(broker: Broker, transactional_id: str) -> Described:
+    if not transactional_id:
+        return m.DescribeTransactionsResponse.TransactionState(error_code=Error.INVALID_REQUEST)
+    try:
+        (described,) = await broker.transactions.read(
+            transactional_id, lambda shard: shard.describe_transactions([transactional_id])
+        )
+    except KafkaError as failed:
+        return m.DescribeTransactionsResponse.TransactionState(
+            error_code=failed.error, transactional_id=transactional_id
+        )
+    return described
+
+
+@handles(ApiKey.LIST_TRANSACTIONS, versions=(0, 2))
+async def list_transactions(
+    broker: Broker,
+    request: m.ListTransactionsRequest,
+    caller: Caller,  # noqa: ARG001 (every handler takes it)
+) -> m.ListTransactionsResponse:
+    try:
+        filters = Filters.of(request)
+        now_ms = broker.transactions.now_ms()
+        listed = await broker.transactions.read_all(lambda shard: shard.list_transactions(filters, now_ms))
+    except KafkaError as failed:
+        return m.ListTransactionsResponse(error_code=failed.error)
+    return m.ListTransactionsResponse(
+        unknown_state_filters=unknown_states(request),
+        transaction_states=[each for transactions in listed for each in transactions],
+    )
+
+
+# ── markers ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@handles(ApiKey.WRITE_TXN_MARKERS, versions=(1, 2))
+async def write_txn_markers(
+    broker: Broker,
+    request: m.WriteTxnMarkersRequest,
+    caller: Caller,  # noqa: ARG001 (every handler takes it)
+) -> m.WriteTxnMarkersResponse:
+    by_producer: dict[int, Errors] = {}
+    for wanted in request.markers:
+        by_producer.setdefault(wanted.producer_id, {}).update(await write_marker(broker, wanted))
+    return m.WriteTxnMarkersResponse(
+        markers=[as_result(producer_id, errors) for producer_id, errors in by_producer.items()]
+    )
+
+
+async def write_marker(broker: Broker, wanted: WantedMarker) -> Errors:
+    marker = EndMarker(
+        producer_id=wanted.producer_id,
+        producer_epoch=wanted.producer_epoch,
+        coordinator_epoch=wanted.coordinator_epoch,
+        is_commit=wanted.transaction_result,
+        transaction_version=wanted.transaction_version,
+    )
+    partitions = [(topic.name, index) for topic in wanted.topics for index in topic.partition_indexes]
+    done: asyncio.Future[Errors] = broker.loop.create_future()
+
+    def on_done(errors: Errors) -> None:
+        if not done.done():
+            done.set_result(errors)
+
+    Attempt(broker, marker, on_done).start(partitions, broker.config.request_timeout_ms)
+    return await done
+
+
+def as_result(producer_id: int, errors: Errors) -> m.WriteTxnMarkersResponse.WritableTxnMarkerResult:
+    response = m.WriteTxnMarkersResponse
+    topics: dict[str, list[m.WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult]] = {}
+    for (topic, index), error in errors.items():
+        result = response.WritableTxnMarkerPartitionResult(partition_index=index, error_code=error)
+        topics.setdefault(topic, []).append(result)
+    return response.WritableTxnMarkerResult(
+        producer_id=producer_id,
+        topics=[
+            response.WritableTxnMarkerTopicResult(name=topic, partitions=partitions)
+            for topic, partitions in topics.items()
+        ],
+    )

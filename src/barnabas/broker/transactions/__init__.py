@@ -1,0 +1,1 @@
+"""The coordinator of transactions, over the partitions of `__transaction_state`."""
