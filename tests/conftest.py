@@ -23,8 +23,15 @@ GROUP_SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "200",
     "group.max.size": "6",
+    "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.heartbeat.interval.ms": "100",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.min.session.timeout.ms": "500",
+    "group.consumer.max.size": "6",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
+    "transaction.state.log.num.partitions": "5",
 }
-"""Members that are gone are missed early, and the first one does not wait for others."""
+"""Members and producers that are gone are missed early, and the first member does not wait for others."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -85,7 +92,7 @@ def node(peer_kind: PeerKind, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(scope="session")
 def group_node(peer_kind: PeerKind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
-    """One broker for all tests of groups, in which nothing takes longer than it must."""
+    """One broker for all tests of groups and transactions, in which nothing takes longer than it must."""
     with running(peer_kind, tmp_path_factory.mktemp("group-node"), GROUP_SETTINGS) as peer:
         yield peer
 
@@ -119,3 +126,9 @@ def topic() -> str:
 def group() -> str:
     """A name that no other test uses. The group does not exist yet."""
     return f"group-{next(_NUMBERS)}"
+
+
+@pytest.fixture
+def transactional_id() -> str:
+    """A name that no other test uses. No producer has it yet."""
+    return f"producer-{next(_NUMBERS)}"

@@ -17,6 +17,7 @@ Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 CODECS: tuple[Codec, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
 Start = int | Literal["beginning", "end"]
 Assignor = Literal["range", "roundrobin", "cooperative-sticky"]
+Isolation = Literal["read_uncommitted", "read_committed"]
 TopicPartition = tuple[str, int]
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -87,6 +88,7 @@ class ConsumerOptions:
     fetch_max_bytes: int = 52_428_800
     max_partition_bytes: int = 1_048_576
     out_of_range: Literal["earliest", "latest", "error"] = "error"
+    isolation: Isolation = "read_uncommitted"
 
 
 CONSUMER = ConsumerOptions()
@@ -112,6 +114,10 @@ class MemberOptions:
     max_poll_interval_ms: int = 300_000
     auto_commit_interval_ms: int | None = None
     """None: only what the test commits is committed."""
+    protocol: Literal["classic", "consumer"] = "classic"
+    remote_assignor: Literal["uniform", "range"] | None = None
+    """Where the protocol is `consumer`, the broker assigns, and sets the session and the interval of heartbeats."""
+    isolation: Isolation = "read_uncommitted"
 
 
 MEMBER = MemberOptions()
@@ -136,6 +142,9 @@ class GroupConsumer(Protocol):
     def committed(self, topic: str, partition: int) -> int | None:
         """The group's committed offset, as the coordinator knows it."""
 
+    def group_metadata(self) -> object:
+        """What a transactional producer wants to know of the member whose offsets it commits."""
+
     def seek(self, topic: str, partition: int, offset: int) -> None: ...
 
     def pause(self, topic: str, partition: int) -> None: ...
@@ -144,6 +153,25 @@ class GroupConsumer(Protocol):
 
     def close(self) -> None:
         """Leave the group."""
+
+
+class TransactionalProducer(Protocol):
+    """A producer with a transactional id, which has fenced those before it that had the same."""
+
+    def begin(self) -> None: ...
+
+    def send(self, topic: str, messages: Sequence[Message], partition: int = 0) -> None:
+        """Send all and wait for all, as a part of the transaction."""
+
+    def send_offsets(self, offsets: Mapping[TopicPartition, int], group_metadata: object) -> None:
+        """Commit for a group, as a part of the transaction."""
+
+    def commit(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+    def close(self) -> None:
+        """Go away, whatever is open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +236,8 @@ class Client(Protocol):
 
     def group_consumer(self, group: str, topics: Sequence[str], options: MemberOptions = MEMBER) -> GroupConsumer:
         """A new member, subscribed to these topics; one that begins with ^ is a pattern."""
+
+    def transactional_producer(self, transactional_id: str, timeout_ms: int = 60_000) -> TransactionalProducer: ...
 
     def group_names(self) -> set[str]: ...
 

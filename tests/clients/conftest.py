@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
@@ -15,11 +15,15 @@ from tests.clients.with_kafka_python import KafkaPythonClient
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.clients.adapter import Client, GroupAdmin
+    from tests.clients.adapter import Client, GroupAdmin, TransactionalProducer
     from tests.peers import Peer
 
 LIBRARIES: tuple[type[Client], ...] = (ConfluentClient, AiokafkaClient, KafkaPythonClient)
 GROUP_ADMINS: tuple[type[GroupAdmin], ...] = (ConfluentClient, KafkaPythonClient)
+
+
+class Begin(Protocol):
+    def __call__(self, client: Client, transactional_id: str, timeout_ms: int = 60_000) -> TransactionalProducer: ...
 
 
 @pytest.fixture(params=LIBRARIES, ids=lambda library: library.name)
@@ -40,6 +44,20 @@ def members() -> Iterator[Members]:
     """Joins members to groups; at the end of the test they leave."""
     with contextlib.closing(Members()) as joined:
         yield joined
+
+
+@pytest.fixture
+def begin() -> Iterator[Begin]:
+    """Makes transactional producers and begins a transaction with each; at the end of the test they are gone."""
+    with contextlib.ExitStack() as closing:
+
+        def make(client: Client, transactional_id: str, timeout_ms: int = 60_000) -> TransactionalProducer:
+            producer = client.transactional_producer(transactional_id, timeout_ms)
+            closing.callback(producer.close)
+            producer.begin()
+            return producer
+
+        yield make
 
 
 @pytest.fixture

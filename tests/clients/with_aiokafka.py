@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import aiokafka
 import aiokafka.errors
@@ -35,13 +35,20 @@ from tests.clients.adapter import (
 from tests.clients.adapter import TopicPartition as Partition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+
+    T = TypeVar("T")
 
 _QUICK = {"retry_backoff_ms": 20}
 _ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
 
 
+_PRODUCER_FENCED = 90
+
+
 def _error(failure: BaseException) -> ClientError:
+    if isinstance(failure, aiokafka.errors.ProducerFenced):
+        return ClientError(_PRODUCER_FENCED, str(failure))  # of which the library keeps no code
     return ClientError(getattr(failure, "errno", -1), str(failure))
 
 
@@ -103,7 +110,8 @@ class _Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]
 class AiokafkaGroupConsumer:
     """Its event loop stands still between the calls, heartbeats included, so that it has to be polled."""
 
-    def __init__(self, make: Callable[[], Any], topics: Sequence[str]) -> None:
+    def __init__(self, make: Callable[[], Any], group: str, topics: Sequence[str]) -> None:
+        self._group = group
         self.assignments: list[set[Partition]] = []
         self.revocations: list[set[Partition]] = []
         self._runner = asyncio.Runner()
@@ -133,6 +141,10 @@ class AiokafkaGroupConsumer:
         found: int | None = self._runner.run(self._consumer.committed(TopicPartition(topic, partition)))
         return found
 
+    def group_metadata(self) -> object:
+        """The library knows the group alone, so that its producer cannot be fenced for the member."""
+        return self._group
+
     def seek(self, topic: str, partition: int, offset: int) -> None:
         self._consumer.seek(TopicPartition(topic, partition), offset)
 
@@ -152,6 +164,55 @@ class AiokafkaGroupConsumer:
         consumer = make()
         await consumer.start()
         return consumer
+
+
+class AiokafkaTransactionalProducer:
+    """Its event loop stands still between the calls."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._runner = asyncio.Runner()
+        self._producer = self._call(self._open(make))
+
+    def begin(self) -> None:
+        self._call(self._producer.begin_transaction())
+
+    def send(self, topic: str, messages: Sequence[Message], partition: int = 0) -> None:
+        self._call(self._send(topic, messages, partition))
+
+    def send_offsets(self, offsets: Mapping[Partition, int], group_metadata: object) -> None:
+        wanted = {TopicPartition(*of): at for of, at in offsets.items()}
+        self._call(self._producer.send_offsets_to_transaction(wanted, group_metadata))
+
+    def commit(self) -> None:
+        self._call(self._producer.commit_transaction())
+
+    def abort(self) -> None:
+        self._call(self._producer.abort_transaction())
+
+    def close(self) -> None:
+        try:
+            self._call(self._producer.stop())
+        finally:
+            self._runner.close()
+
+    async def _open(self, make: Callable[[], Any]) -> Any:
+        producer = make()
+        await producer.start()
+        return producer
+
+    async def _send(self, topic: str, messages: Sequence[Message], partition: int) -> None:
+        for future in [await self._producer.send(topic, each.value, each.key, partition) for each in messages]:
+            await future
+
+    def _call(self, what: Coroutine[Any, Any, T]) -> T:
+        async def in_time() -> T:
+            async with asyncio.timeout(DEADLINE_S):
+                return await what
+
+        try:
+            return self._runner.run(in_time())
+        except aiokafka.errors.KafkaError as failure:
+            raise _error(failure) from failure
 
 
 def _named(partitions: Iterable[TopicPartition]) -> set[Partition]:
@@ -268,12 +329,24 @@ class AiokafkaClient:
                 enable_auto_commit=options.auto_commit_interval_ms is not None,
                 auto_commit_interval_ms=options.auto_commit_interval_ms or 5_000,
                 auto_offset_reset="earliest",
+                isolation_level=options.isolation,
                 fetch_max_wait_ms=100,
                 metadata_max_age_ms=500,
                 **_QUICK,
             )
 
-        return AiokafkaGroupConsumer(make, topics)
+        return AiokafkaGroupConsumer(make, group, topics)
+
+    def transactional_producer(self, transactional_id: str, timeout_ms: int = 60_000) -> AiokafkaTransactionalProducer:
+        def make() -> Any:
+            return aiokafka.AIOKafkaProducer(
+                bootstrap_servers=self._bootstrap,
+                transactional_id=transactional_id,
+                transaction_timeout_ms=timeout_ms,
+                **_QUICK,
+            )
+
+        return AiokafkaTransactionalProducer(make)
 
     def group_names(self) -> set[str]:
         return {name for name, *_ in self._admin("list_consumer_groups")}
@@ -335,6 +408,7 @@ class AiokafkaClient:
             fetch_max_bytes=options.fetch_max_bytes,
             max_partition_fetch_bytes=options.max_partition_bytes,
             auto_offset_reset="none" if options.out_of_range == "error" else options.out_of_range,
+            isolation_level=options.isolation,
             metadata_max_age_ms=1000,
             **_QUICK,
         )

@@ -70,6 +70,7 @@ def consumer_config(bootstrap: str, options: ConsumerOptions) -> dict[str, Any]:
         "message.max.bytes": min(1_000_000, options.fetch_max_bytes),  # librdkafka wants it not above fetch.max.bytes
         "max.partition.fetch.bytes": options.max_partition_bytes,
         "auto.offset.reset": options.out_of_range,
+        "isolation.level": options.isolation,
         "topic.metadata.refresh.interval.ms": 1000,
         **_QUICK,
     }
@@ -150,6 +151,9 @@ class ConfluentGroupConsumer:
             _raise(found.error)
         return None if found.offset < 0 else found.offset
 
+    def group_metadata(self) -> object:
+        return self.bare.consumer_group_metadata()
+
     def seek(self, topic: str, partition: int, offset: int) -> None:
         self.bare.seek(TopicPartition(topic, partition, offset))
 
@@ -163,6 +167,50 @@ class ConfluentGroupConsumer:
         self.bare.close()
 
 
+class ConfluentTransactionalProducer:
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.bare = confluent_kafka.Producer(dict(config))
+        self._call(self.bare.init_transactions, DEADLINE_S)
+
+    def begin(self) -> None:
+        self._call(self.bare.begin_transaction)
+
+    def send(self, topic: str, messages: Sequence[Message], partition: int = 0) -> None:
+        errors: list[Any] = []
+        for message in messages:
+            self._call(
+                self.bare.produce,
+                topic,
+                message.value,
+                message.key,
+                partition,
+                on_delivery=lambda error, _: errors.append(error) if error else None,
+            )
+        unsent = self._call(self.bare.flush, DEADLINE_S)
+        assert unsent == 0, f"{unsent} messages were neither delivered nor failed"
+        for error in errors:
+            _raise(error)
+
+    def send_offsets(self, offsets: Mapping[Partition, int], group_metadata: object) -> None:
+        wanted = [TopicPartition(*of, at) for of, at in offsets.items()]
+        self._call(self.bare.send_offsets_to_transaction, wanted, group_metadata, DEADLINE_S)
+
+    def commit(self) -> None:
+        self._call(self.bare.commit_transaction, DEADLINE_S)
+
+    def abort(self) -> None:
+        self._call(self.bare.abort_transaction, DEADLINE_S)
+
+    def close(self) -> None:
+        self.bare.purge()
+
+    def _call(self, what: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        try:
+            return what(*arguments, **named)
+        except KafkaException as failure:
+            raise _error(failure) from failure
+
+
 def _named(partitions: Iterable[TopicPartition]) -> set[Partition]:
     return {(each.topic, each.partition) for each in partitions}
 
@@ -172,16 +220,23 @@ def member_config(bootstrap: str, group: str, options: MemberOptions) -> dict[st
         "bootstrap.servers": bootstrap,
         "group.id": group,
         "client.id": options.client_id,
-        "partition.assignment.strategy": options.assignor,
-        "session.timeout.ms": options.session_timeout_ms,
+        "group.protocol": options.protocol,
         "max.poll.interval.ms": options.max_poll_interval_ms,
-        "heartbeat.interval.ms": 100,
         "enable.auto.commit": options.auto_commit_interval_ms is not None,
         "auto.offset.reset": "earliest",
+        "isolation.level": options.isolation,
         "fetch.wait.max.ms": 100,
         "topic.metadata.refresh.interval.ms": 500,
         **_QUICK,
     }
+    if options.protocol == "classic":
+        config |= {
+            "partition.assignment.strategy": options.assignor,
+            "session.timeout.ms": options.session_timeout_ms,
+            "heartbeat.interval.ms": 100,
+        }
+    if options.remote_assignor is not None:
+        config["group.remote.assignor"] = options.remote_assignor
     if options.auto_commit_interval_ms is not None:
         config["auto.commit.interval.ms"] = options.auto_commit_interval_ms
     if options.instance_id is not None:
@@ -317,6 +372,15 @@ class ConfluentClient:
         self, group: str, topics: Sequence[str], options: MemberOptions = MEMBER
     ) -> ConfluentGroupConsumer:
         return ConfluentGroupConsumer(member_config(self._bootstrap, group, options), topics)
+
+    def transactional_producer(self, transactional_id: str, timeout_ms: int = 60_000) -> ConfluentTransactionalProducer:
+        config = producer_config(self._bootstrap, PRODUCER) | {
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": timeout_ms,
+            "message.timeout.ms": min(timeout_ms, int(DEADLINE_S * 1000)),  # librdkafka wants it not above
+            "enable.idempotence": True,
+        }
+        return ConfluentTransactionalProducer(config)
 
     def group_names(self) -> set[str]:
         (listed,) = _await([self._admin().list_consumer_groups()])

@@ -33,7 +33,7 @@ from tests.clients.adapter import (
 from tests.clients.adapter import TopicPartition as Partition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _QUICK = {"reconnect_backoff_ms": 20, "reconnect_backoff_max_ms": 200, "retry_backoff_ms": 20}
 _POLL_MS = 500
@@ -129,6 +129,10 @@ class KafkaPythonGroupConsumer:
         found: int | None = self._consumer.committed(TopicPartition(topic, partition))
         return found
 
+    def group_metadata(self) -> object:
+        metadata: object = self._consumer.group_metadata()
+        return metadata
+
     def seek(self, topic: str, partition: int, offset: int) -> None:
         self._consumer.seek(TopicPartition(topic, partition), offset)
 
@@ -140,6 +144,40 @@ class KafkaPythonGroupConsumer:
 
     def close(self) -> None:
         self._consumer.close(timeout_ms=DEADLINE_S * 1000)
+
+
+class KafkaPythonTransactionalProducer:
+    def __init__(self, producer: Any) -> None:
+        self._producer = producer
+        self._call(producer.init_transactions)
+
+    def begin(self) -> None:
+        self._call(self._producer.begin_transaction)
+
+    def send(self, topic: str, messages: Sequence[Message], partition: int = 0) -> None:
+        futures = [self._call(self._producer.send, topic, each.value, each.key, None, partition) for each in messages]
+        self._call(self._producer.flush, DEADLINE_S)
+        for future in futures:
+            self._call(future.get, DEADLINE_S)
+
+    def send_offsets(self, offsets: Mapping[Partition, int], group_metadata: object) -> None:
+        wanted = {TopicPartition(*of): OffsetAndMetadata(at, "", -1) for of, at in offsets.items()}
+        self._call(self._producer.send_offsets_to_transaction, wanted, group_metadata)
+
+    def commit(self) -> None:
+        self._call(self._producer.commit_transaction)
+
+    def abort(self) -> None:
+        self._call(self._producer.abort_transaction)
+
+    def close(self) -> None:
+        self._producer.close(0)
+
+    def _call(self, what: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return what(*arguments)
+        except kafka.errors.KafkaError as failure:
+            raise _error(failure) from failure
 
 
 def _named(partitions: Iterable[TopicPartition]) -> set[Partition]:
@@ -272,11 +310,25 @@ class KafkaPythonClient:
             enable_auto_commit=options.auto_commit_interval_ms is not None,
             auto_commit_interval_ms=options.auto_commit_interval_ms or 5_000,
             auto_offset_reset="earliest",
+            isolation_level=options.isolation,
             fetch_max_wait_ms=100,
             metadata_max_age_ms=500,
             **_QUICK,
         )
         return KafkaPythonGroupConsumer(consumer, topics)
+
+    def transactional_producer(
+        self, transactional_id: str, timeout_ms: int = 60_000
+    ) -> KafkaPythonTransactionalProducer:
+        producer = kafka.KafkaProducer(
+            bootstrap_servers=self._bootstrap,
+            transactional_id=transactional_id,
+            transaction_timeout_ms=timeout_ms,
+            enable_idempotence=True,
+            max_block_ms=DEADLINE_S * 1000,
+            **_QUICK,
+        )
+        return KafkaPythonTransactionalProducer(producer)
 
     def group_names(self) -> set[str]:
         return {each["group_id"] for each in self._admin("list_groups")}
@@ -315,6 +367,7 @@ class KafkaPythonClient:
             fetch_max_bytes=options.fetch_max_bytes,
             max_partition_fetch_bytes=options.max_partition_bytes,
             auto_offset_reset="none" if options.out_of_range == "error" else options.out_of_range,
+            isolation_level=options.isolation,
             metadata_max_age_ms=1000,
             **_QUICK,
         )

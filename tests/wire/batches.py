@@ -9,7 +9,7 @@ import gzip
 import struct
 import time
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import crc32c
 
@@ -83,16 +83,33 @@ def legacy_message(magic: int, value: bytes = b"value") -> bytes:
     return struct.pack(">qi", 0, len(message)) + message
 
 
-def base_offsets(records: bytes | bytearray | memoryview | None) -> list[int]:
-    """The base offset of each whole batch."""
+class Batch(NamedTuple):
+    """A batch as it was received."""
+
+    base_offset: int
+    attributes: int
+    data: bytes
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+
+def split(records: bytes | bytearray | memoryview | None) -> list[Batch]:
+    """Each whole batch."""
     data, found, position = bytes(records or b""), [], 0
     while position + HEADER.size <= len(data):
-        base_offset, length = HEADER.unpack_from(data, position)[:2]
+        base_offset, length, _, _, _, attributes = HEADER.unpack_from(data, position)[:6]
         if position + 12 + length > len(data):
             break
-        found.append(base_offset)
+        found.append(Batch(base_offset, attributes, data[position : position + 12 + length]))
         position += 12 + length
     return found
+
+
+def base_offsets(records: bytes | bytearray | memoryview | None) -> list[int]:
+    """The base offset of each whole batch."""
+    return [each.base_offset for each in split(records)]
 
 
 def _record(offset_delta: int, key: bytes | None, value: bytes | None) -> bytes:

@@ -9,6 +9,7 @@ import pytest
 from tests.wire.connection import Connection
 from tests.wire.groups import await_coordinator
 from tests.wire.requests import Topic, create_topic
+from tests.wire.transactions import Producer, await_transactions, init, init_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,3 +69,10 @@ def group_connection(group_connect: Callable[[], Connection], group: str) -> Con
 def group_topic(group_connection: Connection, topic: str) -> Topic:
     """A topic of two partitions on the node for groups."""
     return create_topic(group_connection, topic, partitions=2)
+
+
+@pytest.fixture
+def producer(group_connection: Connection, transactional_id: str) -> Producer:
+    """A transactional producer that has written nothing yet."""
+    await_transactions(group_connection, transactional_id)
+    return init(group_connection, init_request(transactional_id))

@@ -24,7 +24,10 @@ EARLIEST, LATEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING
 PRODUCE_BY_ID, FETCH_BY_ID = 13, 13
 """The first versions that name topics by id."""
 OFFSETS_BY_ID, OFFSETS_OF_MANY_GROUPS, LEAVE_OF_MANY_MEMBERS = 10, 8, 3
-GROUP, NO_GROUP = "a group", "no such group"
+GROUP, NO_GROUP, NO_PRODUCER = "a group", "no such group", "no such producer"
+TRANSACTION_KEY, ADDS_MANY_TRANSACTIONS = 1, 4
+"""The type of a coordinator's key that is a transactional id, and the first version of AddPartitionsToTxn in which
+brokers speak for several producers."""
 
 
 class Topic(NamedTuple):
@@ -318,12 +321,59 @@ def _consumer_group_describe(_: Context) -> Message:
     return m.ConsumerGroupDescribeRequest(group_ids=[NO_GROUP])
 
 
+def _consumer_group_heartbeat(_: Context) -> Message:
+    return m.ConsumerGroupHeartbeatRequest(group_id=NO_GROUP, member_id="nobody", member_epoch=1)
+
+
 def _share_group_describe(_: Context) -> Message:
     return m.ShareGroupDescribeRequest(group_ids=[NO_GROUP])
 
 
 def _streams_group_describe(_: Context) -> Message:
     return m.StreamsGroupDescribeRequest(group_ids=[NO_GROUP])
+
+
+def _add_partitions_to_txn(c: Context) -> Message:
+    request = m.AddPartitionsToTxnRequest
+    topic = request.AddPartitionsToTxnTopic(name=c.topic.name, partitions=[0])
+    if c.version < ADDS_MANY_TRANSACTIONS:
+        return request(v3_and_below_transactional_id=NO_PRODUCER, v3_and_below_topics=[topic])
+    transaction = request.AddPartitionsToTxnTransaction(transactional_id=NO_PRODUCER, topics=[topic])
+    return request(transactions=[transaction])
+
+
+def _add_offsets_to_txn(_: Context) -> Message:
+    return m.AddOffsetsToTxnRequest(transactional_id=NO_PRODUCER, group_id=GROUP)
+
+
+def _txn_offset_commit(c: Context) -> Message:
+    request = m.TxnOffsetCommitRequest
+    partition = request.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    topic = request.TxnOffsetCommitRequestTopic(name=c.topic.name, partitions=[partition])
+    return request(transactional_id=NO_PRODUCER, group_id=GROUP, topics=[topic])
+
+
+def _end_txn(_: Context) -> Message:
+    return m.EndTxnRequest(transactional_id=NO_PRODUCER)
+
+
+def _write_txn_markers(c: Context) -> Message:
+    request = m.WriteTxnMarkersRequest
+    topic = request.WritableTxnMarkerTopic(name=c.topic.name, partition_indexes=[0])
+    return request(markers=[request.WritableTxnMarker(producer_id=1_000_000, topics=[topic])])
+
+
+def _describe_transactions(_: Context) -> Message:
+    return m.DescribeTransactionsRequest(transactional_ids=[NO_PRODUCER])
+
+
+def _list_transactions(_: Context) -> Message:
+    return m.ListTransactionsRequest()
+
+
+def _describe_producers(c: Context) -> Message:
+    request = m.DescribeProducersRequest
+    return request(topics=[request.TopicRequest(name=c.topic.name, partition_indexes=[0])])
 
 
 REQUESTS: dict[ApiKey, Callable[[Context], Message]] = {
@@ -354,8 +404,17 @@ REQUESTS: dict[ApiKey, Callable[[Context], Message]] = {
     ApiKey.DESCRIBE_GROUPS: _describe_groups,
     ApiKey.DELETE_GROUPS: _delete_groups,
     ApiKey.CONSUMER_GROUP_DESCRIBE: _consumer_group_describe,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: _consumer_group_heartbeat,
     ApiKey.SHARE_GROUP_DESCRIBE: _share_group_describe,
     ApiKey.STREAMS_GROUP_DESCRIBE: _streams_group_describe,
+    ApiKey.ADD_PARTITIONS_TO_TXN: _add_partitions_to_txn,
+    ApiKey.ADD_OFFSETS_TO_TXN: _add_offsets_to_txn,
+    ApiKey.TXN_OFFSET_COMMIT: _txn_offset_commit,
+    ApiKey.END_TXN: _end_txn,
+    ApiKey.WRITE_TXN_MARKERS: _write_txn_markers,
+    ApiKey.DESCRIBE_TRANSACTIONS: _describe_transactions,
+    ApiKey.LIST_TRANSACTIONS: _list_transactions,
+    ApiKey.DESCRIBE_PRODUCERS: _describe_producers,
 }
 """The APIs of a single node; each maker gives a request that succeeds, unless `OUTCOMES` has another outcome."""
 
@@ -370,8 +429,14 @@ OUTCOMES: dict[ApiKey, set[Error]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: {Error.GROUP_ID_NOT_FOUND},
     ApiKey.SHARE_GROUP_DESCRIBE: {Error.GROUP_ID_NOT_FOUND},
     ApiKey.STREAMS_GROUP_DESCRIBE: {Error.GROUP_ID_NOT_FOUND},
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: {Error.GROUP_ID_NOT_FOUND},
+    ApiKey.ADD_PARTITIONS_TO_TXN: {Error.NONE, Error.INVALID_PRODUCER_ID_MAPPING},
+    ApiKey.ADD_OFFSETS_TO_TXN: {Error.INVALID_PRODUCER_ID_MAPPING},
+    ApiKey.TXN_OFFSET_COMMIT: {Error.INVALID_PRODUCER_ID_MAPPING},
+    ApiKey.END_TXN: {Error.INVALID_PRODUCER_ID_MAPPING},
+    ApiKey.DESCRIBE_TRANSACTIONS: {Error.TRANSACTIONAL_ID_NOT_FOUND},
 }
-"""The error codes that may be in an answer, for requests that name a group or a member that does not exist."""
+"""The error codes that may be in an answer, for requests that name a group, member or producer that does not exist."""
 
 
 def every_version() -> list[tuple[ApiKey, int]]:
@@ -383,7 +448,7 @@ def error_codes(answer: Struct) -> Iterator[int]:
     """Every error code in an answer, however deep."""
     for name in answer.__slots__:
         value = getattr(answer, name)
-        if name == "error_code":
+        if name.endswith("error_code"):
             yield value
         for each in value if isinstance(value, list | tuple) else [value]:
             if hasattr(each, "__slots__") and not isinstance(each, bytes | str | int):

@@ -13,12 +13,21 @@ from barnabas.protocol.errors import Error
 from tests.peers import wait_until
 from tests.wire.batches import batch
 from tests.wire.connection import HOST, ClosedError, Connection, response_of
-from tests.wire.requests import GROUP, OUTCOMES, REQUESTS, Context, Topic, error_codes, every_version, produce
+from tests.wire.requests import (
+    GROUP,
+    NO_PRODUCER,
+    OUTCOMES,
+    REQUESTS,
+    TRANSACTION_KEY,
+    Context,
+    Topic,
+    error_codes,
+    every_version,
+    produce,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from tests.peers import PeerKind
 
 ANSWERED_BEYOND = (ApiKey.API_VERSIONS, ApiKey.INIT_PRODUCER_ID)
 """ApiVersions answers any version; of InitProducerId Kafka has an unstable one beyond the last."""
@@ -29,8 +38,10 @@ NOT_YET = {Error.COORDINATOR_LOAD_IN_PROGRESS, Error.COORDINATOR_NOT_AVAILABLE, 
 
 @pytest.fixture(autouse=True)
 def coordinator(connection: Connection) -> None:
-    """The topic of groups is created when somebody first asks for a coordinator."""
+    """The topics of groups and transactions are created when somebody first asks for a coordinator."""
     connection.call(m.FindCoordinatorRequest(key=GROUP), 3, m.FindCoordinatorResponse)
+    request = m.FindCoordinatorRequest(key=NO_PRODUCER, key_type=TRANSACTION_KEY)
+    connection.call(request, 3, m.FindCoordinatorResponse)
 
 
 @pytest.mark.parametrize(("api", "version"), every_version(), ids=lambda each: getattr(each, "name", f"v{each}"))
@@ -136,15 +147,3 @@ def _is_found(find: Callable[[str], tuple[int, int, str]], key: str) -> bool:
     error, _, _ = find(key)
     assert error in {Error.NONE, Error.COORDINATOR_NOT_AVAILABLE}
     return error == Error.NONE
-
-
-@pytest.mark.parametrize("version", [1, 3])
-def test_a_transactional_id_has_no_coordinator_yet(connection: Connection, peer_kind: PeerKind, version: int) -> None:
-    """A client that asks goes on asking, instead of giving up."""
-    request = m.FindCoordinatorRequest(key="a transactional id", key_type=1)
-    answer = connection.call(request, version, m.FindCoordinatorResponse)
-    if peer_kind == "barnabas":
-        assert answer.error_code == Error.COORDINATOR_NOT_AVAILABLE
-        assert (answer.node_id, answer.port) == (-1, -1)
-    else:
-        assert answer.error_code in {Error.NONE, Error.COORDINATOR_NOT_AVAILABLE}
