@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 # Nodes start in a third of the time when their byte code is there.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help setup demo test lint bench bench-full chaos docs clean
+.PHONY: help setup demo test lint bench bench-full chaos interop docs clean
 
 help:
 	@echo "make demo        start a node, move a million records through it, show the figures"
@@ -18,6 +18,7 @@ help:
 	@echo "make bench       the table of ratios beside Apache Kafka (needs Java and Maven; says so without)"
 	@echo "make bench-full  the full grid"
 	@echo "make chaos       kills, full disks, slow clients, at length"
+	@echo "make interop     clients of other languages and Kafka's tools (says which toolchains are missing)"
 	@echo "make docs        the generated reference pages"
 
 setup: $(VENV)/.stamp
@@ -48,6 +49,9 @@ bench-full: setup
 
 chaos: setup
 	@$(BIN)/python -m pytest tests/chaos tests/wire/test_fuzz.py --chaos=full
+
+interop: setup
+	@$(BIN)/python -m interop
 
 docs: setup
 	@$(BIN)/python -m tools.make_config_page

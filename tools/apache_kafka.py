@@ -10,9 +10,7 @@ with Kafka's default settings and the JVM flags of its stock start script, on fr
 
 from __future__ import annotations
 
-import fcntl
 import functools
-import os
 import re
 import secrets
 import shutil
@@ -26,10 +24,15 @@ from base64 import urlsafe_b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tools import cache
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from types import TracebackType
     from typing import Self
+
+    Artifacts = Sequence[tuple[str, str, str]]
+    """Group, artifact and version, as Maven names them."""
 
 VERSION = "4.3.1"
 JAVA_VERSION_MIN = 17
@@ -91,23 +94,14 @@ def find_missing() -> str | None:
 
 
 def ensure_jars() -> Path:
-    """The folder of Kafka's jars, resolved by Maven on first use.
+    """The folder of Kafka's jars, resolved by Maven on first use."""
+    return ensure_artifacts(f"kafka-{VERSION}", ARTIFACTS)
 
-    A lock lets one of several concurrent callers do the work; a rename makes the folder appear whole or not at all,
-    so that a run that was killed half way leaves nothing that a later one would trust.
-    """
-    home = _cache_home()
-    jars = home / "jars"
-    if jars.is_dir():
-        return jars
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / "lock").open("w") as lock:
-        fcntl.lockf(lock, fcntl.LOCK_EX)
-        if not jars.is_dir():
-            with tempfile.TemporaryDirectory(prefix="resolving-", dir=home) as scratch:
-                _resolve_jars(Path(scratch))
-                os.rename(Path(scratch) / "jars", jars)
-    return jars
+
+def ensure_artifacts(name: str, artifacts: Artifacts) -> Path:
+    """The folder of these artifacts' jars and all they need, under this name in the cache."""
+    jars = cache.home() / name / "jars"
+    return cache.made_once(jars, lambda folder: _resolve_jars(folder, jars, artifacts))
 
 
 def run_tool(
@@ -118,7 +112,7 @@ def run_tool(
 ) -> subprocess.CompletedProcess[str]:
     """Runs one of Kafka's command-line tools to its end. The caller judges the return code and the output."""
     return subprocess.run(
-        [*_java(TOOL_FLAGS), main_class, *args],
+        [*java_command(), main_class, *args],
         input=input,
         timeout=timeout,
         capture_output=True,
@@ -192,7 +186,7 @@ class KafkaNode:
         with (self._work_dir / "kafka.log").open("ab") as log:
             # A session of its own: Ctrl-C reaches the caller, which then stops the node in order.
             self._process = subprocess.Popen(
-                [*_java(SERVER_FLAGS), "kafka.Kafka", str(properties_file)],
+                [*java_command(SERVER_FLAGS), "kafka.Kafka", str(properties_file)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -300,10 +294,12 @@ def answers_metadata(host: str, port: int, timeout: float = 5.0) -> bool:
     return len(head) == 12 and struct.unpack(">iii", head)[1:] >= (1, 1)
 
 
-def _java(flags: tuple[str, ...]) -> list[str]:
+def java_command(flags: Sequence[str] = TOOL_FLAGS, classpath: Iterable[Path | str] = ()) -> list[str]:
+    """The command that runs a class of Kafka's jars, or of what is put before them, once its name is added."""
     if (reason := missing()) is not None:
         raise KafkaUnavailableError(reason)
-    return ["java", *flags, f"-Dlog4j2.configurationFile={_LOG4J_FILE.as_uri()}", "-cp", f"{ensure_jars()}/*"]
+    places = ":".join([*map(str, classpath), f"{ensure_jars()}/*"])
+    return ["java", *flags, f"-Dlog4j2.configurationFile={_LOG4J_FILE.as_uri()}", "-cp", places]
 
 
 def _java_missing() -> str | None:
@@ -317,35 +313,31 @@ def _java_missing() -> str | None:
     return None
 
 
-def _cache_home() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "barnabas" / f"kafka-{VERSION}"
-
-
-def _resolve_jars(scratch: Path) -> None:
-    """Has Maven copy the jars of Kafka and all they need to `scratch/jars`."""
+def _resolve_jars(folder: Path, destination: Path, artifacts: Artifacts) -> None:
+    """Has Maven copy the jars to a folder that then becomes the destination."""
     if shutil.which("mvn") is None:
-        raise KafkaUnavailableError(
-            f"Apache Kafka's jars need Maven (mvn is not on PATH), or to be in {_cache_home()}/jars"
-        )
-    (scratch / "pom.xml").write_text(_pom())
-    command = ["mvn", "--batch-mode", "--quiet", "-f", str(scratch / "pom.xml"), "dependency:copy-dependencies"]
-    options = ["-DincludeScope=runtime", f"-DoutputDirectory={scratch / 'jars'}"]
-    try:
-        done = subprocess.run(
-            [*command, *options], capture_output=True, text=True, timeout=MAVEN_SECONDS_MAX, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise KafkaUnavailableError(f"Maven did not resolve Apache Kafka {VERSION} in {MAVEN_SECONDS_MAX} s") from error
+        raise KafkaUnavailableError(f"Apache Kafka's jars need Maven (mvn is not on PATH), or to be in {destination}")
+    with tempfile.TemporaryDirectory(prefix="maven-") as scratch:
+        (Path(scratch) / "pom.xml").write_text(_pom(artifacts))
+        command = ["mvn", "--batch-mode", "--quiet", "-f", f"{scratch}/pom.xml", "dependency:copy-dependencies"]
+        options = ["-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
+        try:
+            done = subprocess.run(
+                [*command, *options], capture_output=True, text=True, timeout=MAVEN_SECONDS_MAX, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise KafkaUnavailableError(
+                f"Maven did not resolve Apache Kafka {VERSION} in {MAVEN_SECONDS_MAX} s"
+            ) from error
     if done.returncode != 0:
         first = next((line for line in done.stdout.splitlines() if "ERROR" in line), f"exit code {done.returncode}")
         raise KafkaUnavailableError(f"Maven could not resolve Apache Kafka {VERSION}: {first}")
 
 
-def _pom() -> str:
+def _pom(artifacts: Artifacts) -> str:
     dependencies = "\n".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
-        for group, artifact, version in ARTIFACTS
+        for group, artifact, version in artifacts
     )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'

@@ -1,0 +1,106 @@
+// Scenarios of franz-go. A line of JSON on standard input names one and its arguments; a line of JSON on standard
+// output tells what it found out, or why it failed. The only argument is the bootstrap address.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const deadline = 60 * time.Second
+
+// arguments of all scenarios; each uses some of them.
+type arguments struct {
+	Scenario string `json:"scenario"`
+	Topic    string `json:"topic"`
+	Group    string `json:"group"`
+	Codec    string `json:"codec"`
+	Balancer string `json:"balancer"`
+}
+
+type scenario func(ctx context.Context, broker string, args arguments) (any, error)
+
+var scenarios = map[string]scenario{
+	"round-trip":       roundTrip,
+	"topic":            lifeOfATopic,
+	"group":            shareAndHandOver,
+	"lag":              lag,
+	"commit-and-abort": commitAndAbort,
+	"group-session":    groupSession,
+	"zombie":           zombie,
+}
+
+func main() {
+	broker := os.Args[1]
+	requests := bufio.NewScanner(os.Stdin)
+	answers := json.NewEncoder(os.Stdout)
+	for requests.Scan() {
+		if err := answers.Encode(answer(broker, requests.Bytes())); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+}
+
+func answer(broker string, request []byte) map[string]any {
+	var args arguments
+	if err := json.Unmarshal(request, &args); err != nil {
+		return map[string]any{"error": err.Error()}
+	}
+	run, known := scenarios[args.Scenario]
+	if !known {
+		return map[string]any{"error": "no scenario is called " + args.Scenario}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	defer cancel()
+	result, err := run(ctx, broker, args)
+	if err != nil {
+		return map[string]any{"error": err.Error()}
+	}
+	return map[string]any{"result": result}
+}
+
+// newClient makes a client of the broker that logs its warnings.
+func newClient(broker string, options ...kgo.Opt) (*kgo.Client, error) {
+	logger := kgo.BasicLogger(os.Stderr, kgo.LogLevelWarn, nil)
+	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(broker), kgo.WithLogger(logger)}, options...)...)
+}
+
+// createTopic makes a topic and waits until the broker tells of it.
+func createTopic(ctx context.Context, broker, topic string, partitions int32) error {
+	client, err := newClient(broker)
+	if err != nil {
+		return err
+	}
+	admin := kadm.NewClient(client)
+	defer admin.Close()
+	if _, err := admin.CreateTopic(ctx, partitions, 1, nil, topic); err != nil {
+		return err
+	}
+	return until(ctx, "the topic is there", func() (bool, error) {
+		topics, err := admin.ListTopics(ctx, topic)
+		return err == nil && topics.Has(topic), err
+	})
+}
+
+// until returns when the condition holds, and says what was waited for when the deadline passes first.
+func until(ctx context.Context, what string, condition func() (bool, error)) error {
+	for {
+		holds, err := condition()
+		if err != nil || holds {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("in %v it did not come about that %s", deadline, what)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,60 @@
+"""Kafka's command-line tools under the names of their scripts, as processes of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tools import apache_kafka
+
+if TYPE_CHECKING:
+    import subprocess
+
+MAIN_CLASSES = {
+    "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-groups": "org.apache.kafka.tools.GroupsCommand",
+    "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+    "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
+    "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
+    "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
+}
+DEADLINE_S = 90.0
+
+Row = dict[str, str]
+
+
+class KafkaTools(NamedTuple):
+    """The tools, pointed at one broker."""
+
+    bootstrap: str
+
+    def run(self, script: str, *arguments: str, input: str | None = None) -> str:  # noqa: A002 - as subprocess.run
+        """What a tool printed on standard output; one that fails is a failure of the check."""
+        done = self.attempt(script, *arguments, input=input)
+        assert done.returncode == 0, f"{script} {arguments} returned {done.returncode}:\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def attempt(
+        self,
+        script: str,
+        *arguments: str,
+        input: str | None = None,  # noqa: A002 - as subprocess.run
+    ) -> subprocess.CompletedProcess[str]:
+        """The same for a tool that may fail."""
+        command = (MAIN_CLASSES[script], "--bootstrap-server", self.bootstrap, *arguments)
+        return apache_kafka.run_tool(*command, input=input, timeout=DEADLINE_S)
+
+
+def table(text: str, first_column: str) -> list[Row]:
+    """The rows of a table as the tools print them, from the line whose first word is this column's name."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    start = next((i for i, line in enumerate(lines) if line.split()[0] == first_column), None)
+    assert start is not None, f"no column {first_column} in:\n{text}"
+    columns = lines[start].split()
+    # Values have as many words as the names of their columns, but for what the last column holds.
+    return [dict(zip(columns, line.split(None, len(columns) - 1), strict=False)) for line in lines[start + 1 :]]
