@@ -19,13 +19,14 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from tools import apache_kafka
 
 from bench import cases, profiling, report, results
+from bench.case import QUICK, Plan
 from bench.nodes import APACHE_KAFKA, BARNABAS, Side
 from bench.runner import Runner, Step, steps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bench.cases import Case, Plan
+    from bench.case import Case
     from bench.results import Results
 
 RESULTS = Path(__file__).with_name("results")
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     if arguments[:1] == ["profile"]:
         return profiling.main(arguments[1:], console)
     chosen = _parse(arguments)
-    plan = cases.QUICK if chosen.quick else cases.Plan()
+    plan = QUICK if chosen.quick else Plan()
     every = cases.full_cases(plan) if chosen.full else cases.standard_cases(plan)
     if chosen.list:
         console.print("\n".join(case.name for case in every))

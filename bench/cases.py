@@ -1,7 +1,6 @@
 """What is measured: a base case and one factor varied at a time, with what each row is to reach.
 
-A steady case runs on a broker that has been up and warm for a while. The lifecycle starts, loads, kills and restarts
-brokers of its own. Both give figures by name; a row of the table picks one, with the CPU figure beside it.
+Groups and transactions have a module of their own, `coordinator_cases`.
 """
 
 from __future__ import annotations
@@ -9,89 +8,35 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-import json
 import os
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bench import procfs, wire
+from bench import coordinator_cases, procfs, wire
+from bench.case import LOAD_SECONDS_MAX, MEBIBYTE, CaseError, LifecycleCase, Row, SteadyCase, run_load
 from bench.loads.consume import ConsumeLoad
 from bench.loads.produce import ProduceLoad
 from bench.loads.requests import RequestsLoad
 from bench.loads.roundtrip import OpenLoopLoad
 from bench.nodes import HOST
-from bench.stats import AtLeast, AtMost, Measure, Target
+from bench.stats import AtLeast, AtMost, Measure
 from bench.topics import Topic, fresh_topic, standing_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
+    from bench.case import Case, Context, Plan
     from bench.nodes import Node
     from bench.results import Figures
+    from bench.stats import Target
 
-ROOT = Path(__file__).resolve().parents[1]
-LOAD_SECONDS_MAX = 180.0
 FIRST_RECORD_SECONDS_MAX = 90.0
 NO_LIMIT = sys.maxsize
-MEBIBYTE = 1 << 20
 MANY_PARTITIONS = 1000
 
-
-class CaseError(RuntimeError):
-    """A case did not do the work that its figures would claim."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How long and how large the loads are."""
-
-    seconds: float = 2.0
-    consume_bytes: int = 384 * MEBIBYTE
-    restart_bytes: int = 1024 * MEBIBYTE
-    idle_seconds: float = 2.0
-
-
-QUICK = Plan(seconds=0.5, consume_bytes=32 * MEBIBYTE, restart_bytes=64 * MEBIBYTE, idle_seconds=0.5)
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    plan: Plan
-    loaded_rate_per_second: float
-    """Half of what Kafka answered at most, for the round trips under load."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    label: str
-    unit: str
-    figure: str
-    scale: float = 1.0
-    """Multiplies the figure into the row's unit."""
-    has_cpu: bool = False
-    targets: tuple[Target, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SteadyCase:
-    name: str
-    rows: tuple[Row, ...]
-    run: Callable[[Context, Node], Figures]
-
-
-@dataclass(frozen=True, slots=True)
-class LifecycleCase:
-    name: str
-    rows: tuple[Row, ...]
-    run: Callable[[Plan, Node], Figures]
-
-
-Case = SteadyCase | LifecycleCase
 
 PRODUCE_TARGETS = (AtLeast(Measure.RATIO, 1.1), AtMost(Measure.CPU_RATIO, 0.9))
 CONSUME_TARGETS = (AtLeast(Measure.RATIO, 0.95), AtMost(Measure.CPU_RATIO, 1.0))
@@ -155,7 +100,16 @@ def _cases(plan: Plan, produced: Sequence[Factors], consumed: Sequence[Factors])
     few = [_produce_case(each) for each in produced if each.partitions < MANY_PARTITIONS]
     many = [_produce_case(each) for each in produced if each.partitions >= MANY_PARTITIONS]
     consumes = [_consume_case(each) for each in consumed]
-    return [_lifecycle_case(plan), *few, *consumes, _REQUESTS, _ROUND_TRIP_IDLE, _ROUND_TRIP_LOADED, *many]
+    return [
+        _lifecycle_case(plan),
+        *few,
+        *consumes,
+        _REQUESTS,
+        _ROUND_TRIP_IDLE,
+        _ROUND_TRIP_LOADED,
+        *coordinator_cases.every(plan),
+        *many,
+    ]
 
 
 def _produce_case(factors: Factors) -> SteadyCase:
@@ -192,7 +146,7 @@ def _consume_case(factors: Factors) -> SteadyCase:
                 int(filled["records_total"]),
                 context.plan.seconds,
             )
-            return _run_load("consume", load)
+            return run_load("consume", load)
 
     label = f"consume {factors.label().replace(f'acks {factors.acks}, ', '')}"
     return SteadyCase(
@@ -209,20 +163,20 @@ def _throughput_row(label: str, record_bytes: int, targets: tuple[Target, ...]) 
 
 def _requests(context: Context, node: Node) -> Figures:
     with fresh_topic(node.bootstrap, BASE.partitions) as topic:
-        figures = _run_load("requests", _requests_load(context, node, topic))
+        figures = run_load("requests", _requests_load(context, node, topic))
         _expect_records(topic, figures["units"])
     return figures
 
 
 def _round_trip_idle(context: Context, node: Node) -> Figures:
     with fresh_topic(node.bootstrap, BASE.partitions) as topic:
-        return _run_load("roundtrip-idle", _requests_load(context, node, topic))
+        return run_load("roundtrip-idle", _requests_load(context, node, topic))
 
 
 def _round_trip_loaded(context: Context, node: Node) -> Figures:
     with fresh_topic(node.bootstrap, BASE.partitions) as topic:
         load = OpenLoopLoad(_requests_load(context, node, topic), context.loaded_rate_per_second)
-        return _run_load("roundtrip-loaded", load)
+        return run_load("roundtrip-loaded", load)
 
 
 def _requests_load(context: Context, node: Node, topic: Topic) -> RequestsLoad:
@@ -301,7 +255,7 @@ def _lifecycle_case(plan: Plan) -> LifecycleCase:
 
 
 def _produce(node: Node, topic: str, factors: Factors, seconds: float, records_max: int) -> Figures:
-    return _run_load(
+    return run_load(
         "produce",
         ProduceLoad(
             bootstrap=node.bootstrap,
@@ -321,21 +275,3 @@ def _expect_records(topic: Topic, expected: float) -> None:
     """A broker that acknowledges and drops would win every comparison."""
     if (found := topic.record_count()) != expected:
         raise CaseError(f"{topic.name} holds {found:,} records, but {expected:,.0f} were acknowledged")
-
-
-def _run_load(name: str, load: ProduceLoad | ConsumeLoad | RequestsLoad | OpenLoopLoad) -> Figures:
-    """Runs a load in a process of its own, in a session of its own, so that Ctrl-C is for the harness to handle."""
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.loads", name],
-        input=json.dumps(dataclasses.asdict(load)),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=LOAD_SECONDS_MAX + 60,
-        start_new_session=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise CaseError(f"the load {name} on {load} failed:\n{done.stderr}")
-    figures: dict[str, Any] = json.loads(done.stdout)
-    return {key: float(value) for key, value in figures.items()}

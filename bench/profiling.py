@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.testing.node import Node
 from bench import cases
-from bench.cases import Context, SteadyCase
+from bench.case import Context, Plan, SteadyCase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +53,7 @@ class _NodeUnderInterpreterOptions(Node):
 
 
 def main(arguments: Sequence[str], console: Console) -> int:
-    by_name = {case.name: case for case in cases.full_cases(cases.Plan()) if isinstance(case, SteadyCase)}
+    by_name = {case.name: case for case in cases.full_cases(Plan()) if isinstance(case, SteadyCase)}
     parser = argparse.ArgumentParser(prog="python -m bench profile", description=__doc__)
     parser.add_argument(
         "case", choices=sorted(by_name), metavar="CASE", help="a steady case; see python -m bench --list"
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str], console: Console) -> int:
     parser.add_argument("--output", type=Path, help="keep the profile in this file")
     chosen = parser.parse_args(arguments)
     case = by_name[chosen.case]
-    context = Context(cases.Plan(seconds=chosen.seconds), chosen.rate)
+    context = Context(Plan(seconds=chosen.seconds), chosen.rate)
     with tempfile.TemporaryDirectory(prefix="barnabas-profile-") as folder:
         profile = _with_cprofile if chosen.profiler == "cprofile" else _with_perf
         done = profile(case, context, Path(folder))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from bench.cases import Case
+    from bench.case import Case
     from bench.results import Line, Results
     from bench.stats import Ratio
 

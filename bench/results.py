@@ -15,7 +15,7 @@ from bench.stats import AtLeast, Measure, Ratio, median, ratio_of_medians
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bench.cases import Case, Row
+    from bench.case import Case, Row
     from bench.stats import Target
 
 Figures = dict[str, float]

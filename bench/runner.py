@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench import procfs
-from bench.cases import Context, LifecycleCase, SteadyCase
+from bench.case import Context, LifecycleCase, SteadyCase
 from bench.results import Results
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from bench.cases import Case, Plan
+    from bench.case import Case, Plan
     from bench.nodes import Node, Side
     from bench.results import Figures
 

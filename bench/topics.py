@@ -8,7 +8,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
 if TYPE_CHECKING:
@@ -41,6 +41,12 @@ class Topic:
     def seen_from(self, bootstrap: str) -> Topic:
         """The same topic after its broker came back at another address."""
         return Topic(self.name, self.partitions, _admin(bootstrap))
+
+    def id(self) -> str:
+        """The topic's id in Kafka's text form; librdkafka writes the same 22 characters in another alphabet."""
+        described = self.admin.describe_topics(TopicCollection([self.name]), request_timeout=ANSWER_SECONDS_MAX)
+        topic_id = str(described[self.name].result(ANSWER_SECONDS_MAX).topic_id)
+        return topic_id.translate(str.maketrans("+/", "-_"))
 
     def delete(self) -> None:
         self.admin.delete_topics([self.name])[self.name].result(ANSWER_SECONDS_MAX)

@@ -25,6 +25,7 @@ PRODUCE, METADATA = 0, 3
 PRODUCE_VERSION, METADATA_VERSION = 12, 4
 ACKS_LEADER = 1
 TIMEOUT_MS = 30_000
+TRANSACTIONAL = 0x10
 CORRELATION_AT = 8
 """Where a request frame holds its correlation id, after size, api key and version."""
 
@@ -56,9 +57,26 @@ class ProduceReply:
 
 def record_batch(values: Sequence[bytes], timestamp_ms: int) -> bytes:
     """One uncompressed magic-2 batch of keyless records, offsets from 0."""
-    records = b"".join(_record(delta, value) for delta, value in enumerate(values))
-    last = len(values) - 1
-    covered = struct.pack(">hiqqqhii", 0, last, timestamp_ms, timestamp_ms, -1, -1, -1, len(values)) + records
+    return _batch(records_of(values), len(values), timestamp_ms, attributes=0, producer_id=-1, epoch=-1, sequence=-1)
+
+
+def transactional_batch(records: bytes, count: int, timestamp_ms: int, producer_id: int, epoch: int) -> bytes:
+    """A batch of encoded records, the first that this epoch of the producer writes to a partition."""
+    return _batch(records, count, timestamp_ms, TRANSACTIONAL, producer_id, epoch, sequence=0)
+
+
+def records_of(values: Sequence[bytes]) -> bytes:
+    """Keyless records as they stand in a batch, for whoever sends the same ones again and again."""
+    return b"".join(_record(delta, value) for delta, value in enumerate(values))
+
+
+def _batch(
+    records: bytes, count: int, timestamp_ms: int, attributes: int, producer_id: int, epoch: int, sequence: int
+) -> bytes:
+    covered = (
+        struct.pack(">hiqqqhii", attributes, count - 1, timestamp_ms, timestamp_ms, producer_id, epoch, sequence, count)
+        + records
+    )
     head = struct.pack(">qiibI", 0, 4 + 1 + 4 + len(covered), -1, 2, crc32c.crc32c(covered))
     return head + covered
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from bench.loads import consume, produce, requests, roundtrip
+from bench.loads import consume, offset_commits, produce, requests, rolling, roundtrip, transactions
 
 
 def main() -> None:
@@ -22,6 +22,14 @@ def main() -> None:
         case "roundtrip-loaded":
             base = requests.RequestsLoad(**said.pop("requests"))
             figures = roundtrip.run_open_loop(roundtrip.OpenLoopLoad(requests=base, **said))
+        case "offset-commits":
+            figures = offset_commits.run(offset_commits.OffsetCommitsLoad(**said))
+        case "transactions":
+            figures = transactions.run_rate(transactions.TransactionsLoad(**said))
+        case "read-committed":
+            figures = transactions.run_latency(transactions.TransactionsLoad(**said))
+        case "rolling-restart":
+            figures = rolling.run(rolling.RollingLoad(**said))
         case _:
             raise SystemExit(f"no load is called {name!r}")
     json.dump(figures, sys.stdout)

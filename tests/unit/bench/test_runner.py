@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from bench.__main__ import main
-from bench.cases import Context, LifecycleCase, Plan, SteadyCase
+from bench.case import Context, LifecycleCase, Plan, SteadyCase
 from bench.nodes import Node, Side
 from bench.runner import RATE_WITHOUT_KAFKA_PER_SECOND, Runner, steps
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from bench.cases import Case
+    from bench.case import Case
 
 SLEEP_FOREVER = [sys.executable, "-c", "import signal; signal.pause()"]
 
