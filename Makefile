@@ -12,6 +12,7 @@ export PYTHONDONTWRITEBYTECODE =
 .PHONY: help setup demo test lint bench bench-full chaos interop docs clean
 
 help:
+	@echo "make setup       the virtual environment with everything in it; the other targets do it by themselves"
 	@echo "make demo        start a node, move a million records through it, show the figures"
 	@echo "make test        every check: lint, types, import contracts, tests"
 	@echo "make lint        ruff, mypy, import contracts"

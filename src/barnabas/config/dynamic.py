@@ -118,7 +118,8 @@ def validate_group_overrides(overrides: Mapping[str, str], broker: BrokerConfig)
     for kind in ("consumer", "share", "streams"):
         session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
         if rules.whole(values.__getitem__, session) <= rules.whole(values.__getitem__, heartbeat):
-            raise ConfigError(session, f"{session} must be greater than {heartbeat}")
+            both = f"they are {values[session]} and {values[heartbeat]}"
+            raise ConfigError(session, f"{session} must be greater than {heartbeat}: {both}")
 
 
 def _check_bounds(name: str, value: Value, broker: BrokerConfig) -> None:
@@ -127,8 +128,8 @@ def _check_bounds(name: str, value: Value, broker: BrokerConfig) -> None:
     if least in BROKER:
         assert isinstance(value, int)
         if value < rules.whole(broker.get, least):
-            raise ConfigError(name, f"{name} must be greater than or equal to {least}")
+            raise ConfigError(name, f"{name} must be greater than or equal to {least}, which is {broker.get(least)}")
     if most in BROKER:
         assert isinstance(value, int)
         if value > rules.whole(broker.get, most):
-            raise ConfigError(name, f"{name} must be less than or equal to {most}")
+            raise ConfigError(name, f"{name} must be less than or equal to {most}, which is {broker.get(most)}")

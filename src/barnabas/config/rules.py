@@ -114,12 +114,22 @@ def _check_consumer_groups(get: Get) -> None:
         name, least, most = f"group.consumer.{rest}", f"group.consumer.min.{rest}", f"group.consumer.max.{rest}"
         for larger, smaller in ((most, least), (name, least)):
             if whole(get, larger) < whole(get, smaller):
-                raise ConfigError(larger, f"{larger} must be greater than or equal to {smaller}")
+                values = _both(get, larger, smaller)
+                raise ConfigError(larger, f"{larger} must be greater than or equal to {smaller}: {values}")
         if whole(get, name) > whole(get, most):
-            raise ConfigError(name, f"{name} must be less than or equal to {most}")
+            values = _both(get, name, most)
+            raise ConfigError(name, f"{name} must be less than or equal to {most}: {values}")
     heartbeat, session = "group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms"
     if whole(get, heartbeat) >= whole(get, session):
-        raise ConfigError(heartbeat, f"{heartbeat} must be less than {session}")
+        values = _both(get, heartbeat, session)
+        raise ConfigError(heartbeat, f"{heartbeat} must be less than {session}: {values}")
+    protocols = "group.coordinator.rebalance.protocols"
+    if "classic" not in words(get, protocols):
+        raise ConfigError(protocols, f"{protocols} must contain classic: groups of that protocol are always served")
+
+
+def _both(get: Get, one: str, other: str) -> str:
+    return f"they are {whole(get, one)} and {whole(get, other)}"
 
 
 def _check_node_id(get: Get) -> None:

@@ -82,7 +82,12 @@ def test_log_dirs_goes_before_log_dir() -> None:
         ({"controller_quorum_voters": "2@localhost:9093"}, "the node id 1 must be included in the set of voters"),
         (
             {"group_consumer_session_timeout_ms": "10000"},
-            "group.consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms",
+            "group.consumer.session.timeout.ms must be greater than or equal to "
+            "group.consumer.min.session.timeout.ms: they are 10000 and 45000",
+        ),
+        (
+            {"group_coordinator_rebalance_protocols": "consumer"},
+            "group.coordinator.rebalance.protocols must contain classic",
         ),
         (
             {"group_consumer_heartbeat_interval_ms": "20000"},

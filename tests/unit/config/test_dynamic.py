@@ -178,12 +178,12 @@ def test_a_layer_is_judged_together_with_the_other(broker: BrokerConfig) -> None
         ),
     ],
 )
-def test_a_group_setting_is_refused_in_kafkas_words(
+def test_a_group_setting_is_refused_with_the_name_of_what_is_wrong(
     broker: BrokerConfig, overrides: dict[str, str], message: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
         validate_group_overrides(overrides, broker)
-    assert str(refused.value) == message
+    assert str(refused.value).startswith(message)
 
 
 def test_a_groups_session_must_outlast_its_heartbeat() -> None:
