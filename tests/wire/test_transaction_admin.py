@@ -170,6 +170,13 @@ def test_markers_that_do_not_fit_are_refused(
     assert (seen.values, seen.last_stable_offset, seen.high_watermark) == ([], 0, 1)
 
 
+@pytest.mark.parametrize("nobody", [Producer("", -1, 0), Producer("", NOBODY, -1)])
+def test_a_marker_of_no_producer_is_refused(group_connection: Connection, group_topic: Topic, nobody: Producer) -> None:
+    refused = write_markers(group_connection, nobody, {group_topic.name: [0]})
+    assert refused == {(group_topic.name, 0): Error.UNKNOWN_SERVER_ERROR}
+    assert read(group_connection, group_topic, READ_COMMITTED) == ([], [], 0, 0, [])
+
+
 def test_a_marker_of_an_older_epoch_or_an_older_coordinator_is_refused(
     group_connection: Connection, group_topic: Topic
 ) -> None:

@@ -9,7 +9,8 @@ A handler answers at once (`reply`), or takes a `Slot` and completes it later. R
 What leaves is a run of *parts*: bytes, or ranges of segment files that go out by `sendfile`. All replies of one
 wake-up are sent together.
 
-A request that has to wait before it takes effect holds back those behind it (`hold`).
+A request that has to wait before it takes effect holds back those behind it (`hold`), so that a connection keeps one
+such request at most.
 
 Limits. Reading pauses while `BACKLOG_BYTES` of replies or `MAX_IN_FLIGHT` unanswered requests are pending, so that
 a client that does not read its replies costs a bounded amount of memory. A frame's buffer grows with the bytes that
@@ -26,12 +27,12 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from barnabas.broker.parts import FilePart, Part, release_parts
 from barnabas.protocol.codec import DecodeError
 from barnabas.replication.purgatory import Parked
 
 if TYPE_CHECKING:
     from barnabas.broker.listener import ListenerServer
-    from barnabas.log.files import OpenFile
 
 logger = logging.getLogger("barnabas.connection")
 
@@ -51,19 +52,6 @@ _FILE_ERRORS = (errno.EIO, errno.EUCLEAN)
 """What a disk has, and a client that has gone away has not."""
 
 
-class FilePart:
-    """A range of an open segment file on its way out. Holds the file until it is sent or dropped."""
-
-    __slots__ = ("file", "is_cold", "length", "position")
-
-    def __init__(self, file: OpenFile, position: int, length: int, *, is_cold: bool) -> None:
-        self.file = file.acquire()
-        self.position = position
-        self.length = length
-        self.is_cold = is_cold
-
-
-Part = bytes | memoryview | FilePart
 FrameHandler = Callable[["Connection", memoryview], None]
 
 
@@ -102,7 +90,7 @@ class Connection:
         "_fd",
         "_filled",
         "_frame_bytes",
-        "_is_held",
+        "_held",
         "_is_paused",
         "_is_writing",
         "_largest_frame",
@@ -137,7 +125,8 @@ class Connection:
         self._filled = 0
         self._frame_bytes = 0
         self._largest_frame = 0
-        self._is_held = False
+        self._held: bytearray | None = None
+        """The request that holds back others, if one does."""
         self._is_paused = False
         self._is_writing = False
         server.loop.add_reader(self._fd, self._on_readable)
@@ -269,15 +258,26 @@ class Connection:
         return larger
 
     def _must_pause(self) -> bool:
-        return self._backlog_bytes >= BACKLOG_BYTES or len(self._slots) >= MAX_IN_FLIGHT or self._is_held
+        return self._backlog_bytes >= BACKLOG_BYTES or len(self._slots) >= MAX_IN_FLIGHT or self._held is not None
 
-    def hold(self) -> None:
-        """Handles no further request until `let_go`: the one being handled must have its effect before any other."""
-        self._is_held = True
+    def hold(self, frame: memoryview) -> memoryview:
+        """Handles no further request until `let_go`: the one being handled must have its effect before any other.
+        Returns a copy of it that lasts until then, as the buffer it lies in is used again at once."""
+        assert self._held is None, "requests behind one that holds are not handled"
+        self._held = self.server.buffers.take(len(frame))
+        copy = memoryview(self._held)[: len(frame)]
+        copy[:] = frame
+        return copy
 
     def let_go(self) -> None:
-        self._is_held = False
+        self._release_held()
         self.server.flush_soon(self)
+
+    def _release_held(self) -> None:
+        if self._held is not None:
+            self.server.buffers.give_back(self._held)
+            self._held = None
+            self.server.frame_memory_freed()
 
     def _pause_unless_relieved(self) -> bool:
         """Sends what it can; if too much is left, or nobody is there to take it, no more is read for now. True then."""
@@ -461,6 +461,7 @@ class Connection:
         if self._buffer is not None:
             self.server.buffers.give_back(self._buffer)
             self._buffer = None
+        self._release_held()
         self._stash = b""
         self.last_fetch = None
         self._sock.close()
@@ -468,10 +469,3 @@ class Connection:
 
     def __str__(self) -> str:
         return f"connection {self.listener.name}:{self.peer[0]}:{self.peer[1]}"
-
-
-def release_parts(parts: list[Part] | deque[Part] | tuple[()]) -> None:
-    """Gives back the segment files of parts that will not be sent."""
-    for part in parts:
-        if type(part) is FilePart:
-            part.file.release()

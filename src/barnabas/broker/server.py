@@ -42,7 +42,7 @@ from barnabas.replication.replica_manager import ReplicaManager
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from barnabas.broker.connection import FilePart
+    from barnabas.broker.parts import FilePart
     from barnabas.config.broker import BrokerConfig
     from barnabas.config.listeners import Listener
     from barnabas.config.topic import TopicConfig

@@ -5,8 +5,13 @@ A segment has an index of the transactions whose abort marker lies in it, in the
 
     version int16 = 0 · producer id · first offset · last offset · last stable offset, int64 each
 
-The last offset is the marker's. The last stable offset is the one after it: no later entry of the partition has
-records before it, which is where a search ends.
+The last offset is the marker's. The last stable offset is the one after it, or the start of the earliest transaction
+that was open then: no later entry of the partition has records before it, which is where a search ends.
+
+A file may have very many entries, and one transaction that stays open long makes a search go through all that were
+aborted meanwhile. So files are not kept in memory, and not read from end to end: of every block of entries it is known
+(`Outline`) which offsets its transactions cover, and only blocks that have something to tell are read. Outlines of
+files from disk are made when the log is opened, which happens in a thread.
 
 As with the other indexes, only that of the active segment grows, its newest entries wait in memory until the segment is
 flushed, rolled or closed, and whatever a crash keeps from the file, recovery makes again from the log.
@@ -14,23 +19,28 @@ flushed, rolled or closed, and whatever a crash keeps from the file, recovery ma
 
 from __future__ import annotations
 
+import os
+from array import array
 from bisect import bisect_left
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.log.index import CorruptIndexError, cut_file, read_all, write_all
+from barnabas.log.index import CorruptIndexError, cut_file, write_all
 from barnabas.log.names import TXN_INDEX, offset_file, offset_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from barnabas.ports import Disk
 
 ENTRY = Struct(">hqqqq")
 VERSION = 0
 
-_LAST_OFFSET = Struct(">18xq8x")
-_PENDING_BYTES_MAX = 128 * ENTRY.size
+BLOCK_ENTRIES = 128
+"""Entries that are read together."""
+BLOCK_BYTES = BLOCK_ENTRIES * ENTRY.size
+READ_BYTES = 256 * BLOCK_BYTES
+"""Read at a time when a log is opened."""
 
 
 class AbortedTxn(NamedTuple):
@@ -40,30 +50,66 @@ class AbortedTxn(NamedTuple):
     last_stable_offset: int
 
 
+class Outline:
+    """What is known of one segment's entries without a look at them.
+
+    Invariant: the arrays have one item for each block, full but for the last; `last_offsets` rise.
+    """
+
+    __slots__ = ("count", "first_offsets", "last_offsets", "stable_offsets")
+
+    def __init__(self, entries: Iterable[AbortedTxn] = ()) -> None:
+        self.count = 0
+        self.first_offsets = array("q")
+        """The least in the block."""
+        self.last_offsets = array("q")
+        """The largest, which is the last."""
+        self.stable_offsets = array("q")
+        """The largest, which is the last."""
+        for entry in entries:
+            self.add(entry)
+
+    def add(self, entry: AbortedTxn) -> None:
+        _, first, last, stable = entry
+        if self.count % BLOCK_ENTRIES == 0:
+            self.first_offsets.append(first)
+            self.last_offsets.append(last)
+            self.stable_offsets.append(stable)
+        else:
+            self.first_offsets[-1] = min(self.first_offsets[-1], first)
+            self.last_offsets[-1] = last
+            self.stable_offsets[-1] = stable
+        self.count += 1
+
+    def keep_blocks(self, count: int) -> None:
+        """Forgets what follows the first blocks."""
+        for offsets in (self.first_offsets, self.last_offsets, self.stable_offsets):
+            del offsets[count:]
+        self.count = min(self.count, count * BLOCK_ENTRIES)
+
+
 class AbortedTxns:
-    """Invariants: `_bytes_on_file` names every segment that has entries, oldest first; what is pending belongs to the
-    last of them, behind what its file has."""
+    """Invariants: `_outlines` names every segment that has entries, oldest first; what is pending are the last entries
+    of the last of them, and its file has those before."""
 
-    __slots__ = ("_bytes_on_file", "_disk", "_folder", "_is_file_changed", "_pending", "_read")
+    __slots__ = ("_disk", "_folder", "_is_file_changed", "_outlines", "_pending")
 
-    def __init__(self, disk: Disk, folder: str, bytes_on_file: Mapping[int, int]) -> None:
-        """`bytes_on_file` has the size of each index file by the base offset of its segment."""
+    def __init__(self, disk: Disk, folder: str, outlines: Mapping[int, Outline]) -> None:
+        """`outlines` has what is known of each index file, by the base offset of its segment."""
         self._disk = disk
         self._folder = folder
-        self._bytes_on_file = dict(sorted(bytes_on_file.items()))
-        self._read: dict[int, bytearray] = {}
-        """Files that were read, until the log is idle."""
+        self._outlines = dict(sorted(outlines.items()))
         self._pending = bytearray()
         self._is_file_changed = False
 
     def __bool__(self) -> bool:
-        return bool(self._bytes_on_file)
+        return bool(self._outlines)
 
     def add(self, segment: int, aborted: AbortedTxn) -> None:
         """An abort marker was written to the segment with this base offset, which is the active one."""
-        self._bytes_on_file.setdefault(segment, 0)
+        self._outlines.setdefault(segment, Outline()).add(aborted)
         self._pending += ENTRY.pack(VERSION, *aborted)
-        if len(self._pending) % _PENDING_BYTES_MAX == 0:
+        if len(self._pending) % BLOCK_BYTES == 0:
             try:
                 self._is_file_changed = self.write_pending() is not None
             except OSError:
@@ -76,88 +122,110 @@ class AbortedTxns:
         base offset of the one that holds the first: markers before it do not matter. Raises OSError, CorruptIndexError.
         """
         aborted: list[AbortedTxn] = []
-        for base in self._bytes_on_file:
-            if base >= segment and _collect(self._on_file(base), offset, end_offset, aborted):
-                return aborted
-        _collect(self._pending, offset, end_offset, aborted)
+        for base, outline in self._outlines.items():
+            if base < segment:
+                continue
+            for block in range(bisect_left(outline.last_offsets, offset), len(outline.last_offsets)):
+                if outline.first_offsets[block] < end_offset:
+                    aborted += (
+                        txn
+                        for txn in self._block(base, block)
+                        if txn.first_offset < end_offset and txn.last_offset >= offset
+                    )
+                if outline.stable_offsets[block] >= end_offset:
+                    return aborted
         return aborted
 
     def write_pending(self) -> str | None:
         """Moves the entries that wait in memory to the file. Returns its name if it has changed since the last call."""
         if self._pending:
-            base, on_file = next(reversed(self._bytes_on_file.items()))
+            base, outline = next(reversed(self._outlines.items()))
+            on_file = outline.count * ENTRY.size - len(self._pending)
             write_all(self._disk, self._path(base), on_file, self._pending)
-            self._bytes_on_file[base] = on_file + len(self._pending)
-            if base in self._read:
-                self._read[base] += self._pending
             self._pending = bytearray()
             self._is_file_changed = True
         if not self._is_file_changed:
             return None
         self._is_file_changed = False
-        return offset_name(next(reversed(self._bytes_on_file)), TXN_INDEX)
+        return offset_name(next(reversed(self._outlines)), TXN_INDEX)
 
     def cut(self, segment: int, offset: int) -> str | None:
         """Forgets transactions of the last segment whose marker is at or after `offset`. Returns the name of the file
         if there is one."""
-        if segment not in self._bytes_on_file:
+        outline = self._outlines.get(segment)
+        if outline is None:
             return None
         self.write_pending()
-        kept_bytes = _first_ending_at(self._on_file(segment), offset) * ENTRY.size
-        cut_file(self._disk, self._path(segment), kept_bytes)
-        self._bytes_on_file[segment] = kept_bytes
-        self._read.pop(segment, None)
+        cut_block = bisect_left(outline.last_offsets, offset)
+        kept = []
+        if cut_block < len(outline.last_offsets):
+            kept = [txn for txn in self._block(segment, cut_block) if txn.last_offset < offset]
+        outline.keep_blocks(cut_block)
+        for txn in kept:
+            outline.add(txn)
+        cut_file(self._disk, self._path(segment), outline.count * ENTRY.size)
         return offset_name(segment, TXN_INDEX)
 
     def forget(self, segment: int) -> None:
         """The segment is no longer in the log."""
-        if segment in self._bytes_on_file:
-            if segment == next(reversed(self._bytes_on_file)):
+        if segment in self._outlines:
+            if segment == next(reversed(self._outlines)):
                 self._pending = bytearray()
                 self._is_file_changed = False
-            del self._bytes_on_file[segment]
-            self._read.pop(segment, None)
+            del self._outlines[segment]
 
-    def release(self) -> None:
-        """Keeps in memory only which files there are, and what they do not have yet."""
-        self._read.clear()
+    def _block(self, base: int, number: int) -> list[AbortedTxn]:
+        """The entries of one block: from the file, and behind those, from what is pending."""
+        pending = self._pending if base == next(reversed(self._outlines)) else b""
+        end = min((number + 1) * BLOCK_ENTRIES, self._outlines[base].count) * ENTRY.size
+        file_end = self._outlines[base].count * ENTRY.size - len(pending)
+        start = number * BLOCK_BYTES
+        data = self._read(base, start, min(end, file_end)) if start < file_end else b""
+        data += bytes(pending[max(start - file_end, 0) : max(end - file_end, 0)])
+        return list(_unpacked(data))
 
-    def _on_file(self, base: int) -> bytearray:
-        data = self._read.get(base)
-        if data is None:
-            size = self._bytes_on_file[base]
-            data = bytearray(read_all(self._disk, self._path(base)) if size else b"")
-            if len(data) < size:
-                raise CorruptIndexError(f"{self._path(base)} is shorter than it was")
-            del data[size:]
-            self._read[base] = data
+    def _read(self, base: int, start: int, end: int) -> bytes:
+        path = self._path(base)
+        fd = self._disk.open(path, os.O_RDONLY)
+        try:
+            data = self._disk.pread(fd, end - start, start)
+        finally:
+            self._disk.close(fd)
+        if len(data) < end - start:
+            raise CorruptIndexError(f"{path} is shorter than it was")
         return data
 
     def _path(self, base: int) -> str:
         return offset_file(self._folder, base, TXN_INDEX)
 
 
-def write_entries(disk: Disk, folder: str, segment: int, aborted: Iterable[AbortedTxn]) -> int:
-    """Writes the index of a segment that has none. Returns its size."""
+def write_entries(disk: Disk, folder: str, segment: int, aborted: list[AbortedTxn]) -> Outline:
+    """Writes the index of a segment that has none."""
     entries = bytearray().join(ENTRY.pack(VERSION, *txn) for txn in aborted)
     write_all(disk, offset_file(folder, segment, TXN_INDEX), 0, entries)
-    return len(entries)
+    return Outline(aborted)
 
 
-def _collect(entries: bytearray, offset: int, end_offset: int, into: list[AbortedTxn]) -> bool:
-    """Adds what of one segment has records between two offsets. True when no later segment has more."""
-    for at in range(_first_ending_at(entries, offset) * ENTRY.size, len(entries), ENTRY.size):
-        txn = AbortedTxn._make(ENTRY.unpack_from(entries, at)[1:])
-        if txn.first_offset < end_offset:
-            into.append(txn)
-        if txn.last_stable_offset >= end_offset:
-            return True
-    return False
+def read_outline(disk: Disk, folder: str, segment: int) -> Outline:
+    """What the index file of a segment holds. CorruptIndexError if that is no index."""
+    path = offset_file(folder, segment, TXN_INDEX)
+    size = disk.size(path)
+    if size % ENTRY.size:
+        raise CorruptIndexError(f"{path} is cut off amid an entry")
+    outline = Outline()
+    last = segment - 1
+    fd = disk.open(path, os.O_RDONLY)
+    try:
+        for start in range(0, size, READ_BYTES):
+            for txn in _unpacked(disk.pread(fd, min(READ_BYTES, size - start), start)):
+                if txn.last_offset <= last:
+                    raise CorruptIndexError(f"{path} has an entry with the last offset {txn.last_offset} after {last}")
+                last = txn.last_offset
+                outline.add(txn)
+    finally:
+        disk.close(fd)
+    return outline
 
 
-def _first_ending_at(entries: bytearray, offset: int) -> int:
-    """The number of the first entry whose marker is at `offset` or after it."""
-    count = len(entries) // ENTRY.size
-    return bisect_left(
-        range(count), offset, key=lambda number: _LAST_OFFSET.unpack_from(entries, number * ENTRY.size)[0]
-    )
+def _unpacked(entries: bytes) -> Iterator[AbortedTxn]:
+    return (AbortedTxn(*fields[1:]) for fields in ENTRY.iter_unpack(entries))

@@ -39,6 +39,7 @@ def append_marker(log: PartitionLog, marker: EndMarker, leader_epoch: int) -> Ap
     is_stamped = log.config.message_timestamp_type == LOG_APPEND_TIME
     batch = build_marker(marker, offset, leader_epoch, now_ms, log_append_time=is_stamped)
     log.write((batch,), len(batch), offset, now_ms, now_ms, leader_epoch)
+    log.producers.end_verification(marker.producer_id, marker.producer_epoch, marker.transaction_version)
     completed = log.producers.end_txn(
         marker.producer_id,
         marker.producer_epoch,

@@ -147,8 +147,15 @@ class ProducerState:
                 for batch in batches:
                     if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
                         return batch
-        if is_transactional:
-            self._check_transaction(producer_id, epoch, entry, verification)
+        if entry is not None and epoch < entry.epoch:
+            raise self._fenced(producer_id, epoch, entry)
+        if (
+            is_transactional
+            and not self.has_open_txn(producer_id, epoch)
+            and not self.is_verified(producer_id, verification)
+        ):
+            # It would open a transaction that its coordinator may not know of, and that nobody would end.
+            raise self._refusal(Error.INVALID_TXN_STATE, producer_id, "a batch of no open transaction")
         if self._verifications:
             self._check_overtaking(producer_id, first_sequence, entry)
         if entry is None or entry.epoch == NO_EPOCH:
@@ -158,8 +165,6 @@ class ProducerState:
                 raise self._refusal(
                     Error.OUT_OF_ORDER_SEQUENCE_NUMBER, producer_id, f"sequence {first_sequence} instead of {expected}"
                 )
-        elif epoch < entry.epoch:
-            raise self._fenced(producer_id, epoch, entry)
         elif first_sequence != 0:
             raise self._refusal(
                 Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -221,17 +226,6 @@ class ProducerState:
             verification is NOT_NEEDED or self._verifications.get(producer_id) is verification
         )
 
-    def _check_transaction(
-        self, producer_id: int, epoch: int, entry: ProducerEntry | None, verification: Verification | None
-    ) -> None:
-        """A transactional batch belongs to a transaction that the coordinator knows to be open here."""
-        if self.has_open_txn(producer_id, epoch):
-            return
-        if entry is not None and epoch < entry.epoch:
-            raise self._fenced(producer_id, epoch, entry)
-        if not self.is_verified(producer_id, verification):
-            raise self._refusal(Error.INVALID_TXN_STATE, producer_id, "a batch of no open transaction")
-
     def _check_overtaking(self, producer_id: int, sequence: int, entry: ProducerEntry | None) -> None:
         """While the first batch of a transaction waits for its verification, no later one may take its place."""
         verification = self._verifications.get(producer_id)
@@ -280,7 +274,6 @@ class ProducerState:
         self, producer_id: int, epoch: int, coordinator_epoch: int, offset: int, timestamp: int, *, is_aborted: bool
     ) -> CompletedTxn | None:
         """An end marker was appended. None when the producer had no open transaction here."""
-        self._end_verification(producer_id, epoch)
         entry = self.producers.get(producer_id)
         if entry is None:
             entry = self.producers[producer_id] = ProducerEntry(epoch)
@@ -294,12 +287,20 @@ class ProducerState:
         self._unreplicated_txns[first_offset] = offset
         return CompletedTxn(producer_id, first_offset, offset, is_aborted)
 
-    def _end_verification(self, producer_id: int, epoch: int) -> None:
-        """What the coordinator says of a transaction that has ended counts no more. Where each has its own epoch, the
-        marker of one and the batches of the next have the same: that next one's verification stays."""
+    def end_verification(self, producer_id: int, epoch: int, transaction_version: int) -> None:
+        """What the coordinator says of a transaction whose end marker was appended counts no more. Where each has its
+        own epoch, the marker of one and the batches of the next have the same: that next one's verification stays."""
         verification = self._verifications.get(producer_id)
-        if verification is not None and not (verification.adds_partition and verification.epoch == epoch):
+        if verification is not None and (
+            transaction_version < FIRST_VERSION_WITH_EPOCH_PER_TXN
+            or not verification.adds_partition
+            or verification.epoch != epoch
+        ):
             del self._verifications[producer_id]
+
+    def forget_verification(self, producer_id: int) -> None:
+        """The partition took over a marker of another leader: nothing is known of when it was written."""
+        self._verifications.pop(producer_id, None)
 
     def aborted_txn(self, completed: CompletedTxn) -> AbortedTxn:
         """What the index says of a transaction that was just aborted, with the last stable offset that this leaves."""

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from barnabas.config.topic import TopicConfig
-    from barnabas.log.aborted_txns import AbortedTxn
+    from barnabas.log.aborted_txns import AbortedTxn, Outline
     from barnabas.ports import Disk
     from barnabas.protocol.batch import BatchHeader
     from barnabas.protocol.uuids import Uuid
@@ -72,7 +72,7 @@ class _State(NamedTuple):
     producers: ProducerState
     epochs: LeaderEpochs
     unsynced: set[str]
-    txn_index_bytes: dict[int, int]
+    txn_outlines: dict[int, Outline]
     log_start_offset: int
 
 
@@ -88,8 +88,8 @@ class LoadedLog(NamedTuple):
     """Whether the files are as a clean shutdown left them."""
     unsynced: frozenset[str] = frozenset()
     """Names of files that were made or changed, and have to be synced before the recovery point may move."""
-    txn_index_bytes: Mapping[int, int] = MappingProxyType({})
-    """The sizes of the indexes of aborted transactions, by the base offset of their segment."""
+    txn_outlines: Mapping[int, Outline] = MappingProxyType({})
+    """What is known of the indexes of aborted transactions, by the base offset of their segment."""
 
 
 def create(disk: Disk, folder: str, partition_name: str, topic_id: Uuid, config: TopicConfig, now_ms: int) -> LoadedLog:
@@ -120,9 +120,8 @@ def load(
     segments = [Segment(folder, base, disk.size(offset_file(folder, base, LOG))) for base in bases]
     epochs = _load_epochs(disk, folder, segments)
     producers = ProducerState(partition_name)
-    index_bytes = {base: disk.size(offset_file(folder, base, TXN_INDEX)) for base in txn_indexes}
-    state = _State(disk, config, segments, snapshots, producers, epochs, set(), index_bytes, log_start_offset)
-    damaged = _first_damaged(state)
+    state = _State(disk, config, segments, snapshots, producers, epochs, set(), {}, log_start_offset)
+    damaged = _read_txn_indexes(state, folder, txn_indexes)
     tail = _trust(state) if clean_shutdown and damaged is None else None
     if segments and tail is None:
         checked_from = segments[-1].base_offset if clean_shutdown else recovery_point
@@ -158,7 +157,7 @@ def load(
         read_topic_id(disk, f"{folder}/{PARTITION_METADATA}"),
         clean_shutdown,
         frozenset(state.unsynced),
-        state.txn_index_bytes,
+        state.txn_outlines,
     )
 
 
@@ -226,11 +225,13 @@ def _survey(disk: Disk, folder: str) -> tuple[list[int], list[int], list[int]]:
     return sorted(segments), sorted(found[PRODUCER_SNAPSHOT]), sorted(segments.intersection(found[TXN_INDEX]))
 
 
-def _first_damaged(state: _State) -> int | None:
-    """The first segment whose index of aborted transactions is cut off amid an entry."""
-    for base, size in state.txn_index_bytes.items():
-        if size % aborted_txns.ENTRY.size:
-            logger.warning("%s is cut off and made again", offset_file(state.segments[0].folder, base, TXN_INDEX))
+def _read_txn_indexes(state: _State, folder: str, bases: list[int]) -> int | None:
+    """Takes note of the indexes of aborted transactions. Returns the first segment whose index is damaged."""
+    for base in bases:
+        try:
+            state.txn_outlines[base] = aborted_txns.read_outline(state.disk, folder, base)
+        except index.CorruptIndexError as error:
+            logger.warning("an index of aborted transactions is made again: %s", error)
             return base
     return None
 
@@ -338,7 +339,7 @@ def _recover_segments(state: _State, first: int) -> None:
         for later in segments[number + 1 :]:
             logger.warning("%s comes after broken data and is removed", later.log_path)
             _unlink_segment(disk, later)
-            state.txn_index_bytes.pop(later.base_offset, None)
+            state.txn_outlines.pop(later.base_offset, None)
         del segments[number + 1 :]
         break
 
@@ -348,7 +349,7 @@ def _recover_segment(state: _State, segment: Segment) -> bool:
     disk, producers, epochs = state.disk, state.producers, state.epochs
     rebuilt = index.ActiveIndex.cleared(disk, segment.folder, segment.base_offset)
     unlink_if_there(disk, offset_file(segment.folder, segment.base_offset, TXN_INDEX))
-    state.txn_index_bytes.pop(segment.base_offset, None)
+    state.txn_outlines.pop(segment.base_offset, None)
     aborted: list[AbortedTxn] = []
 
     def take(header: BatchHeader, batch: memoryview) -> None:
@@ -361,8 +362,8 @@ def _recover_segment(state: _State, segment: Segment) -> bool:
     valid_bytes, producers.end_offset = check_segment(disk, segment, interval, rebuilt, epochs.latest, take)
     rebuilt.write_pending()
     if aborted:
-        size = aborted_txns.write_entries(disk, segment.folder, segment.base_offset, aborted)
-        state.txn_index_bytes[segment.base_offset] = size
+        outline = aborted_txns.write_entries(disk, segment.folder, segment.base_offset, aborted)
+        state.txn_outlines[segment.base_offset] = outline
     if valid_bytes == segment.size:
         return True
     logger.warning("%s is cut at %d of %d bytes: no valid batch follows", segment.log_path, valid_bytes, segment.size)
@@ -428,7 +429,7 @@ def _start_over(state: _State, folder: str) -> None:
     for segment in state.segments:
         logger.warning("%s ends before the log starts, at offset %d, and is removed", segment.log_path, start)
         _unlink_segment(state.disk, segment)
-    state.txn_index_bytes.clear()
+    state.txn_outlines.clear()
     state.segments[:] = [create_segment(state.disk, folder, start, 0)]
     state.unsynced.update(_names_of(state.segments[0]))
     state.producers.clear(start)

@@ -44,6 +44,7 @@ def _replay_marker(producers: ProducerState, header: BatchHeader, batch: memoryv
         kind, marker = decode_control_record(record.key or b"", record.value or b"")
         if not isinstance(marker, messages.EndTxnMarker):
             continue
+        producers.forget_verification(header.producer_id)
         completed = producers.end_txn(
             header.producer_id,
             header.producer_epoch,

@@ -102,7 +102,7 @@ class Segments:
         self.deletions: list[Deletion] = []
         """Files of dropped segments, oldest first, to be unlinked once they are due."""
         self.rising_timestamps = RisingTimestamps()
-        self.aborted_txns = AbortedTxns(disk, folder, loaded.txn_index_bytes)
+        self.aborted_txns = AbortedTxns(disk, folder, loaded.txn_outlines)
         self.unsynced = Unsynced(folder, loaded.unsynced)
         self._name = name
         self._clock = clock
@@ -331,7 +331,6 @@ class Segments:
         """Closes every file; the newest index entries are written out first."""
         try:
             self._write_pending_entries(self.active)
-            self.aborted_txns.release()
             for segment in self.all:
                 segment.index = segment.recent = None
                 if segment.file is not None:

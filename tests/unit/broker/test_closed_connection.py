@@ -7,7 +7,8 @@ import socket
 import struct
 from typing import TYPE_CHECKING
 
-from barnabas.broker.connection import MAX_IN_FLIGHT, Connection, FilePart, Slot
+from barnabas.broker.connection import MAX_IN_FLIGHT, Connection, Slot
+from barnabas.broker.parts import FilePart
 from barnabas.log.files import FilePool
 from barnabas.log.segment import Segment
 from barnabas.ports import SystemDisk

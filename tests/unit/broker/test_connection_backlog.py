@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.broker.connection import BACKLOG_BYTES, MAX_IN_FLIGHT, Connection, FilePart, Part, Slot
+from barnabas.broker.connection import BACKLOG_BYTES, MAX_IN_FLIGHT, Connection, Slot
+from barnabas.broker.parts import FilePart, Part
 from barnabas.log.files import FilePool
 from barnabas.log.segment import Segment
 from barnabas.ports import SystemDisk

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,12 +21,13 @@ class Desk:
     def __init__(self) -> None:
         self.handled: list[bytes] = []
         self.held: list[Slot] = []
+        self.copies: list[memoryview] = []
 
     def __call__(self, connection: Connection, frame: memoryview) -> None:
         body = bytes(frame)
         self.handled.append(body)
-        if body == HOLD:
-            connection.hold()
+        if body.startswith(HOLD):
+            self.copies.append(connection.hold(frame))
             self.held.append(connection.reserve())
         else:
             connection.reply_bytes(framed(body))
@@ -100,6 +102,32 @@ def test_requests_go_on_while_an_earlier_one_still_waits_for_its_answer() -> Non
     run(scenario)
 
 
+@pytest.mark.parametrize("size", [10, 400_000])
+def test_a_request_that_holds_lasts_and_counts_as_memory_in_use_until_it_lets_go(size: int) -> None:
+    async def scenario() -> None:
+        desk = Desk()
+        served = Served(desk, max_buffered_bytes=300_000)
+        reader, writer = await served.client()
+        _, other_writer = other = await served.client()
+        held = HOLD + bytes(range(10)) * (size // 10)
+        writer.write(framed(held))
+        await until(lambda: bool(desk.held))
+        assert served.server.buffers.in_use_bytes >= size
+        other_writer.write(framed(b"x" * 300_000))
+        await asyncio.sleep(0.05)
+        assert desk.handled == [held], "no large request comes in beside it"
+        assert desk.copies == [held]
+        desk.let_go()
+        assert await read_frame(reader) == HOLD
+        assert await read_frame(other[0]) == b"x" * 300_000
+        assert served.server.buffers.in_use_bytes == 0
+        writer.close()
+        other_writer.close()
+        served.server.close()
+
+    run(scenario)
+
+
 def test_a_client_that_leaves_while_it_is_held_is_forgotten() -> None:
     async def scenario() -> None:
         desk = Desk()
@@ -109,6 +137,7 @@ def test_a_client_that_leaves_while_it_is_held_is_forgotten() -> None:
         await until(lambda: bool(desk.held))
         connection = desk.held[0].connection
         connection.close()
+        assert served.server.buffers.in_use_bytes == 0
         desk.let_go()
         assert desk.handled == [HOLD]
         writer.close()

@@ -17,7 +17,7 @@ from barnabas.broker.api.fetch_answer import (
     encode_session_error,
     encode_without_records,
 )
-from barnabas.broker.connection import FilePart, Part, release_parts
+from barnabas.broker.parts import FilePart, Part, release_parts
 from barnabas.config.topic import TopicConfig
 from barnabas.log.partition_log import PartitionLog
 from barnabas.ports import SystemClock, SystemDisk

@@ -13,6 +13,7 @@ from barnabas.broker.api.produce_lanes import Lanes
 from barnabas.log.markers import EndMarker
 from barnabas.protocol import codec
 from barnabas.protocol import messages as m
+from barnabas.protocol.batch import MAGIC_AT
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.headers import parse_response_header
 from barnabas.protocol.uuids import Uuid
@@ -69,8 +70,9 @@ class Wire:
     def slot_filled(self, slot: Slot) -> None:
         self.sent += (bytes(part) for part in slot.parts or () if isinstance(part, bytes))
 
-    def hold(self) -> None:
+    def hold(self, frame: memoryview) -> memoryview:
         self.is_held = True
+        return memoryview(bytes(frame))
 
     def let_go(self) -> None:
         self.is_held = False
@@ -193,14 +195,17 @@ def test_what_the_coordinator_refuses_is_told_in_the_words_of_the_version(
     run(scenario)
 
 
-def test_a_transaction_that_ends_while_the_coordinator_is_asked_takes_no_more_batches() -> None:
+@pytest.mark.parametrize("version", [11, 12])
+def test_a_transaction_that_ends_while_the_coordinator_is_asked_takes_no_more_batches(version: int) -> None:
+    """A client may write as from version 2 of transactions on, and end as before, with a marker of the same epoch."""
+
     async def scenario() -> None:
         desk = Desk()
-        desk.send(11, transactional(0))
+        desk.send(version, transactional(0))
         await asyncio.sleep(0)
         desk.end()
         await desk.answered()
-        assert desk.answers(11) == [(Error.INVALID_TXN_STATE, -1)]
+        assert desk.answers(version) == [(Error.INVALID_TXN_STATE, -1)]
         assert desk.log.log_end_offset == 1, "the marker alone"
 
     run(scenario)
@@ -242,6 +247,21 @@ def test_a_transactional_batch_without_a_transactional_id_refuses_its_request(ve
         desk.send(version, transactional(0), transactional_id=None)
         assert desk.answers(version)[2:] == [refusal]
         assert desk.log.log_end_offset == 0
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("version", [11, 12])
+@pytest.mark.parametrize("transactional_id", [None, "tx"])
+def test_what_is_no_batch_of_today_is_in_no_transaction(version: int, transactional_id: str | None) -> None:
+    async def scenario() -> None:
+        desk = Desk()
+        old_magic = bytearray(transactional(0))
+        old_magic[MAGIC_AT] = 1
+        for data in (old_magic, transactional(0)[:40]):
+            desk.send(version, memoryview(data), transactional_id=transactional_id)
+        assert desk.answers(version) == [(Error.INVALID_RECORD, -1)] * 2
+        assert not desk.coordinator.asked
 
     run(scenario)
 

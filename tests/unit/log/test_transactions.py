@@ -119,6 +119,14 @@ def test_a_topic_with_log_append_time_stamps_markers_as_well(tmp_path: Path, clo
     assert stored_header(log, 1).timestamp_type == 1
 
 
+def test_an_old_epoch_is_called_so_also_while_the_new_one_is_verified(tmp_path: Path, clock: ManualClock) -> None:
+    log = create(tmp_path, clock)
+    end(log, 1, epoch=5)
+    assert log.producers.begin_verification(1, 5, 0, clock.now_ms(), adds_partition=True) is not None
+    assert refused(lambda: log.append_as_leader(idempotent(1, 4, 3), 0)) is Error.INVALID_PRODUCER_EPOCH
+    assert refused(lambda: write(log, 1, 3, epoch=4, verification=None)) is Error.INVALID_PRODUCER_EPOCH
+
+
 def test_a_marker_without_a_transaction_is_written_and_fences_older_epochs(tmp_path: Path, clock: ManualClock) -> None:
     log = create(tmp_path, clock)
     assert end(log, 1, epoch=3, is_commit=False) == 0

@@ -23,8 +23,9 @@ from barnabas.broker.api.fetch_answer import (
 )
 from barnabas.broker.api.fetch_partitions import group_by_topic, look_up, read_partition
 from barnabas.broker.api.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, tell
-from barnabas.broker.connection import Connection, FilePart, Part, Slot, release_parts
+from barnabas.broker.connection import Connection, Slot
 from barnabas.broker.dispatch import handles_frames
+from barnabas.broker.parts import FilePart, Part, release_parts
 from barnabas.protocol import codec
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey

@@ -9,14 +9,14 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from barnabas.broker.connection import FilePart, release_parts
 from barnabas.broker.dispatch import frame_reply
+from barnabas.broker.parts import FilePart, release_parts
 from barnabas.protocol import codec
 from barnabas.protocol import messages as m
 from barnabas.protocol.varint import write_uvarint
 
 if TYPE_CHECKING:
-    from barnabas.broker.connection import Part
+    from barnabas.broker.parts import Part
     from barnabas.log.aborted_txns import AbortedTxn
     from barnabas.log.partition_log import FileRange
     from barnabas.protocol.errors import Error

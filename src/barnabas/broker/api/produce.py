@@ -75,8 +75,7 @@ def produce(broker: Broker, connection: Connection, version: int, frame: memoryv
         writing.conclude(refuse_all(request, error))
         return
     if transactional is not None and transactional.unverified:
-        # The frame lies in a buffer that is about to be used again.
-        writing.request = parse_request(memoryview(bytes(frame)), body, version)
+        writing.request = parse_request(connection.hold(frame), body, version)
         UnverifiedProduce(writing, transactional).start()
     else:
         writing.conclude(writing.append_all(transactional))
@@ -239,8 +238,8 @@ def is_all_committed(answers: Answers) -> bool:
 
 
 class UnverifiedProduce(Slot):
-    """A request that begins a transaction in a partition, while the coordinator is asked. Later requests of its
-    connection wait behind it, so that a producer's batches stay in their order."""
+    """A request that begins a transaction in a partition, while the coordinator is asked. It holds its connection, so
+    that later requests wait behind it, and a producer's batches stay in their order."""
 
     __slots__ = ("_task", "_transactional", "_writing")
 
@@ -252,7 +251,6 @@ class UnverifiedProduce(Slot):
 
     def start(self) -> None:
         self.connection.line_up(self)
-        self.connection.hold()
         asking = self._transactional.ask_coordinator(self._writing.broker, self._writing.version)
         self._task = asyncio.ensure_future(asking)
         self._task.add_done_callback(self._asked)

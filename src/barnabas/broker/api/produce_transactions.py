@@ -12,7 +12,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.log.producer_state import NOT_NEEDED
-from barnabas.protocol.batch import HEADER_SIZE
+from barnabas.protocol.batch import HEADER_SIZE, MAGIC, MAGIC_AT
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
@@ -69,13 +69,12 @@ class Transactional(NamedTuple):
 
 
 def is_transactional(batch: memoryview) -> bool:
-    return len(batch) > LOW_ATTRIBUTES_AT and bool(batch[LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT)
+    """Batches of an old magic are none, nor are pieces of one: the log refuses them, whatever they look like."""
+    return len(batch) >= HEADER_SIZE and bool(batch[LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT) and batch[MAGIC_AT] == MAGIC
 
 
 def is_open(hosted: HostedPartition, batch: memoryview) -> bool:
-    """Whether the batch's transaction is open in the partition."""
-    if len(batch) < HEADER_SIZE:
-        return False
+    """Whether the transaction of a transactional batch is open in the partition."""
     producer_id, epoch, _ = _PRODUCER.unpack_from(batch, _PRODUCER_AT)
     return hosted.log.producers.has_open_txn(producer_id, epoch)
 
@@ -97,7 +96,7 @@ def begin(
         raise KafkaError(
             Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch came without a transactional id"
         )
-    producers = {key: _PRODUCER.unpack_from(batch, _PRODUCER_AT) for key, batch in batches if len(batch) >= HEADER_SIZE}
+    producers = {key: _PRODUCER.unpack_from(batch, _PRODUCER_AT) for key, batch in batches}
     known = {(producer_id, epoch) for producer_id, epoch, _ in producers.values() if producer_id >= 0}
     if not known:
         return None

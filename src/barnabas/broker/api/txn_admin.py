@@ -86,9 +86,12 @@ async def write_txn_markers(
     request: m.WriteTxnMarkersRequest,
     caller: Caller,  # noqa: ARG001 (every handler takes it)
 ) -> m.WriteTxnMarkersResponse:
+    has_nobody = any(wanted.producer_id < 0 or wanted.producer_epoch < 0 for wanted in request.markers)
     by_producer: dict[int, Errors] = {}
     for wanted in request.markers:
-        by_producer.setdefault(wanted.producer_id, {}).update(await write_marker(broker, wanted))
+        # Nothing of a request is written if one of its markers is of no producer: a log can have no such batch.
+        errors = refuse_marker(wanted) if has_nobody else await write_marker(broker, wanted)
+        by_producer.setdefault(wanted.producer_id, {}).update(errors)
     return m.WriteTxnMarkersResponse(
         markers=[as_result(producer_id, errors) for producer_id, errors in by_producer.items()]
     )
@@ -102,15 +105,23 @@ async def write_marker(broker: Broker, wanted: WantedMarker) -> Errors:
         is_commit=wanted.transaction_result,
         transaction_version=wanted.transaction_version,
     )
-    partitions = [(topic.name, index) for topic in wanted.topics for index in topic.partition_indexes]
     done: asyncio.Future[Errors] = broker.loop.create_future()
 
     def on_done(errors: Errors) -> None:
         if not done.done():
             done.set_result(errors)
 
-    Attempt(broker, marker, on_done).start(partitions, broker.config.request_timeout_ms)
+    Attempt(broker, marker, on_done).start(partitions_of(wanted), broker.config.request_timeout_ms)
     return await done
+
+
+def refuse_marker(wanted: WantedMarker) -> Errors:
+    return dict.fromkeys(partitions_of(wanted), Error.UNKNOWN_SERVER_ERROR)
+
+
+def partitions_of(wanted: WantedMarker) -> list[TopicPartition]:
+    """Each once: a marker that is written twice says no more."""
+    return list(dict.fromkeys((topic.name, index) for topic in wanted.topics for index in topic.partition_indexes))
 
 
 def as_result(producer_id: int, errors: Errors) -> m.WriteTxnMarkersResponse.WritableTxnMarkerResult:

@@ -28,7 +28,7 @@ from barnabas.transactions.shard import TransactionShard
 from barnabas.transactions.state import TRANSACTION_VERSION_2, TransactionSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Mapping
 
     from barnabas.broker.coordination.led_shard import LedShard
     from barnabas.broker.server import Broker
@@ -39,15 +39,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("barnabas.transactions")
 
 MARKER_RETRY_SECONDS = 0.1
-"""After a partition could not take a marker, before it is tried again."""
+"""After a partition could not take a marker, or a shard could not write that all have it, until the next try."""
 
 TRANSACTION_VERSION_FEATURE = "transaction.version"
 
-WRITTEN_OR_GONE = frozenset({Error.NONE, Error.UNKNOWN_TOPIC_OR_PARTITION})
-"""A partition that went with its topic needs no marker."""
-
-FENCED_FOR_GOOD = frozenset({Error.INVALID_PRODUCER_EPOCH, Error.TRANSACTION_COORDINATOR_FENCED})
-"""A partition has seen a newer epoch of the producer or of the coordinator: it will never take the marker."""
+WRITTEN_OR_NEEDLESS = frozenset({Error.NONE, Error.UNKNOWN_TOPIC_OR_PARTITION, Error.INVALID_PRODUCER_EPOCH})
+"""A partition that went with its topic needs no marker. Nor does one that has seen a newer epoch of the producer: what
+is open there, if anything, is of that epoch, and the marker would never be taken. To wait for it would leave the
+transactional id without use for ever."""
 
 
 class TransactionCoordinator(ShardedCoordinator[TransactionShard]):
@@ -67,6 +66,8 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard]):
         )
         super().__init__(broker, kind)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._ordered_last: dict[int, TransactionShard] = {}
+        """Who gave the last orders in each partition."""
 
     def transaction_version(self) -> int:
         """The level of the cluster: clients follow it, and so do decisions that the coordinator makes by itself."""
@@ -145,8 +146,14 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard]):
     # ── what transactions have decided ───────────────────────────────────────────────────────────────────────
 
     def carry_out(self, led: LedShard[TransactionShard], orders: list[object]) -> None:
+        # Of a shard that was read again, because it could not be written: perhaps it cannot be written now either, and
+        # gives the same orders once more. Partitions must not fill up with markers meanwhile.
+        is_again = self._ordered_last.get(led.hosted.index, led.shard) is not led.shard
+        self._ordered_last[led.hosted.index] = led.shard
         for order in orders:
             match order:
+                case WriteMarkers() if is_again:
+                    self._write_markers_later(led, led.shard, order, order.partitions)
                 case WriteMarkers():
                     self._write_markers(led, led.shard, order, order.partitions)
                 case NeedProducerId():
@@ -161,7 +168,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard]):
         led: LedShard[TransactionShard],
         shard: TransactionShard,
         order: WriteMarkers,
-        partitions: Iterable[TopicPartition],
+        partitions: Collection[TopicPartition],
     ) -> None:
         """Writes what is left of an order, and comes back to what could not be written."""
         if not is_serving(led, shard):
@@ -173,6 +180,15 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard]):
         # All partitions are led here. Those of another leader would be sent to it in a WriteTxnMarkers request.
         Attempt(self._broker, as_marker(order), on_done).start(partitions, self._broker.config.request_timeout_ms)
 
+    def _write_markers_later(
+        self,
+        led: LedShard[TransactionShard],
+        shard: TransactionShard,
+        order: WriteMarkers,
+        partitions: Collection[TopicPartition],
+    ) -> None:
+        self._broker.loop.call_later(MARKER_RETRY_SECONDS, self._write_markers, led, shard, order, partitions)
+
     def _markers_tried(
         self,
         led: LedShard[TransactionShard],
@@ -182,14 +198,24 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard]):
     ) -> None:
         if not is_serving(led, shard):
             return
-        failed = {partition: error for partition, error in errors.items() if error not in WRITTEN_OR_GONE}
+        failed = {partition: error for partition, error in errors.items() if error not in WRITTEN_OR_NEEDLESS}
+        for partition, error in errors.items():
+            if error is Error.INVALID_PRODUCER_EPOCH:
+                logger.warning(
+                    "%s-%d has seen a newer epoch of producer %d than %d, and needs no end of a transaction of %s",
+                    *partition,
+                    order.producer_id,
+                    order.producer_epoch,
+                    order.transactional_id,
+                )
         if not failed:
             with suppress(KafkaError):  # The failure of a step is logged there, and nobody waits for an answer.
                 led.step(lambda shard, _, now_ms: shard.markers_written(order, now_ms), None)
-        elif FENCED_FOR_GOOD.isdisjoint(failed.values()):
-            self._broker.loop.call_later(MARKER_RETRY_SECONDS, self._write_markers, led, shard, order, tuple(failed))
-        else:
+        elif Error.TRANSACTION_COORDINATOR_FENCED in failed.values():
+            # A newer coordinator has been there: it is in charge of the transaction, and ends it.
             logger.error("the end of a transaction of %s is given up: %s", order.transactional_id, failed)
+        else:
+            self._write_markers_later(led, shard, order, tuple(failed))
 
     async def _abort_with_new_id(
         self, led: LedShard[TransactionShard], shard: TransactionShard, order: NeedProducerId

@@ -46,7 +46,7 @@ class Attempt(Parked):
         self._errors: dict[TopicPartition, Error] = {}
         self._uncommitted: dict[TopicPartition, tuple[HostedPartition, int]] = {}
         """Where the marker is written, and up to which offset the partition must be committed."""
-        self._unsynced = 0
+        self._unsynced: set[TopicPartition] = set()
 
     def start(self, partitions: Iterable[TopicPartition], timeout_ms: int) -> None:
         for partition in partitions:
@@ -66,10 +66,10 @@ class Attempt(Parked):
             self._broker.purgatory.park(self, timeout_ms, watched)
 
     def _sync(self, partition: TopicPartition, hosted: HostedPartition) -> None:
-        self._unsynced += 1
+        self._unsynced.add(partition)
 
         def synced(done: asyncio.Future[None]) -> None:
-            self._unsynced -= 1
+            self._unsynced.discard(partition)
             if done.exception() is not None:
                 self._errors[partition] = Error.KAFKA_STORAGE_ERROR
             self._broker.purgatory.wake({self: None})
@@ -84,7 +84,7 @@ class Attempt(Parked):
     def complete(self) -> None:
         """All have it, or the time is up."""
         for partition, (hosted, end_offset) in self._uncommitted.items():
-            if not is_committed(hosted, end_offset):
+            if partition in self._unsynced or not is_committed(hosted, end_offset):
                 self._errors[partition] = Error.REQUEST_TIMED_OUT
         self._on_done(self._errors)
 

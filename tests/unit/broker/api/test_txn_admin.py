@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.broker.api import txn_admin
 from barnabas.broker.coordination.partitioning import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from barnabas.coordination.effects import Producer
+from barnabas.coordination.effects import Producer, ProducerId
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 from tests.unit.broker.api.stand_ins import NODE_ID
@@ -105,7 +105,7 @@ def test_a_tool_can_end_a_transaction_that_hangs(tmp_path: Path, version: int) -
         producer = await house.init()
         house.write(producer)
         ending = Producer(producer.producer_id, producer.epoch + (version == 2))
-        request = a_marker(ending, {TOPIC: [0, 9], OFFSETS_TOPIC: [0]}, version)
+        request = a_marker(ending, {TOPIC: [0, 9, 0], OFFSETS_TOPIC: [0]}, version)
         response = await ask(house, txn_admin.write_txn_markers, request, version)
         assert written(response) == {
             (TOPIC, 0): Error.NONE,
@@ -125,6 +125,20 @@ def test_the_marker_of_an_old_epoch_is_refused(tmp_path: Path) -> None:
         old = Producer(producer.producer_id, producer.epoch - 1)
         response = await ask(house, txn_admin.write_txn_markers, a_marker(old, {TOPIC: [0]}, 1), 1)
         assert written(response) == {(TOPIC, 0): Error.INVALID_PRODUCER_EPOCH}
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("nobody", [Producer(ProducerId(-1), 0), Producer(ProducerId(5), -1)])
+def test_a_request_with_a_marker_of_no_producer_writes_none(tmp_path: Path, nobody: Producer) -> None:
+    async def scenario(house: TransactionHousehold) -> None:
+        request = a_marker(Producer(ProducerId(7), 0), {TOPIC: [0]}, 1)
+        request.markers += a_marker(nobody, {TOPIC: [0], OFFSETS_TOPIC: [0]}, 1).markers
+        response = await ask(house, txn_admin.write_txn_markers, request, 1)
+        topics = [topic for marker in response.markers for topic in marker.topics]
+        errors = [Error(each.error_code) for topic in topics for each in topic.partitions]
+        assert errors == [Error.UNKNOWN_SERVER_ERROR] * 3
+        assert house.markers() == house.markers(OFFSETS_TOPIC) == []
 
     run(tmp_path, scenario)
 

@@ -11,19 +11,24 @@ import pytest
 
 from barnabas.broker.coordination.partitioning import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_of
 from barnabas.broker.transactions import coordinator
+from barnabas.broker.transactions.markers import Attempt
 from barnabas.log.markers import EndMarker
 from barnabas.metadata.image import ConfigResource, ResourceType
 from barnabas.protocol.errors import Error, KafkaError
+from barnabas.replication.hosted import HostedPartition
 from barnabas.transactions.shard import TransactionShard
 from tests.unit.broker.api.stand_ins import NODE_ID
 from tests.unit.broker.groups.household import PARTITIONS, TOPIC, until
 from tests.unit.broker.transactions.household import END_V1, END_V2, ID, Marker, Place, transaction_household
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from barnabas.coordination.effects import Effects
+    from barnabas.log.partition_log import Appended
     from barnabas.transactions.orders import WriteMarkers
+    from barnabas.transactions.state import TopicPartition
     from tests.unit.broker.transactions.household import TransactionHousehold
 
 ANOTHER_NODE = 2
@@ -185,6 +190,27 @@ def test_a_topic_that_is_synced_for_each_write_has_its_marker_on_the_device(tmp_
     asyncio.run(scenario())
 
 
+def test_a_marker_that_is_not_on_the_device_in_time_is_written_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with transaction_household(tmp_path, request_timeout_ms="20") as house:
+            house.configs = {ConfigResource(ResourceType.TOPIC, TOPIC): {"flush.messages": "1"}}
+            await house.follow()
+            producer = await house.init()
+            await house.add(producer, T0)
+            house.threads.hold()
+            await house.end(producer)
+
+            async def is_written_again() -> bool:
+                return len(house.markers()) > 1
+
+            await until(is_written_again)
+            assert await house.state() == "PrepareCommit"
+            house.threads.let_go()
+            await until(partial(house.is_in_state, "CompleteCommit"))
+
+    asyncio.run(scenario())
+
+
 def test_a_decision_that_is_found_in_the_log_is_carried_out(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with transaction_household(tmp_path) as house:
@@ -232,6 +258,74 @@ def test_an_end_that_could_not_be_written_down_reaches_its_partitions_again(
     asyncio.run(scenario())
 
 
+def test_a_disk_that_is_full_when_the_decision_is_written_takes_the_markers_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with transaction_household(tmp_path) as house:
+            producer = await house.init()
+            await house.add(producer, T0, house.partition_of_group("g"))
+            house.write(producer)
+            start = Attempt.start
+
+            def fill_disk(attempt: Attempt, partitions: Iterable[TopicPartition], timeout_ms: int) -> None:
+                house.disk.is_full = True
+                start(attempt, partitions, timeout_ms)
+
+            monkeypatch.setattr(Attempt, "start", fill_disk)
+            assert (await house.end(producer)).error_code == Error.NONE
+            await retried(house)
+            assert (await house.state(), house.markers()) == ("PrepareCommit", [])
+            assert house.hosted(TOPIC).last_stable_offset == 0
+            monkeypatch.undo()
+            house.disk.is_full = False
+            await until(partial(house.is_in_state, "CompleteCommit"))
+            assert (len(house.markers()), len(house.markers(*house.partition_of_group("g")))) == (1, 1)
+            assert house.hosted(TOPIC).last_stable_offset == 2
+
+    asyncio.run(scenario())
+
+
+def test_partitions_do_not_fill_up_with_markers_while_the_transaction_log_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append, step = HostedPartition.append_as_coordinator, TransactionShard.markers_written
+    is_broken = False
+
+    def append_unless_broken(hosted: HostedPartition, batch: memoryview) -> Appended:
+        if is_broken:
+            raise KafkaError(Error.KAFKA_STORAGE_ERROR, "the disk of the transaction log is broken")
+        return append(hosted, batch)
+
+    def then_break(shard: TransactionShard, order: WriteMarkers, now_ms: int) -> Effects:
+        nonlocal is_broken
+        is_broken = True
+        return step(shard, order, now_ms)
+
+    async def scenario() -> None:
+        nonlocal is_broken
+        async with transaction_household(tmp_path) as house:
+            producer = await house.init()
+            await house.add(producer, T0)
+            house.write(producer)
+            monkeypatch.setattr(HostedPartition, "append_as_coordinator", append_unless_broken)
+            monkeypatch.setattr(TransactionShard, "markers_written", then_break)
+            begun_s = asyncio.get_running_loop().time()
+            await house.end(producer)
+
+            async def is_written_three_times() -> bool:
+                return len(house.markers()) >= 3
+
+            await until(is_written_three_times)
+            assert asyncio.get_running_loop().time() - begun_s > 2 * coordinator.MARKER_RETRY_SECONDS
+            monkeypatch.undo()
+            is_broken = False
+            await house.loaded()
+            await until(partial(house.is_in_state, "CompleteCommit"))
+
+    asyncio.run(scenario())
+
+
 def test_a_decision_that_is_read_again_before_it_holds_is_carried_out_once(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with transaction_household(tmp_path) as house:
@@ -271,6 +365,25 @@ def test_a_node_that_no_longer_coordinates_a_transaction_does_not_end_it(tmp_pat
                 await house.state()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("version", [END_V1, END_V2])
+def test_a_partition_that_knows_a_newer_epoch_of_the_producer_keeps_no_transaction_open(
+    tmp_path: Path, version: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with transaction_household(tmp_path) as house:
+            producer = await house.init()
+            await house.add(producer, T0, T1)
+            newer = EndMarker(producer.producer_id, 9, coordinator_epoch=1, is_commit=False, transaction_version=0)
+            house.hosted(TOPIC).append_marker(newer)
+            await house.end(producer, version=version)
+            assert await house.state() == "CompleteCommit"
+            assert len(house.markers(partition=0)) == 1
+            assert len(house.markers(partition=1)) == 1
+
+    asyncio.run(scenario())
+    assert f"{TOPIC}-0 has seen a newer epoch of producer 1000" in caplog.text
 
 
 def test_a_partition_that_knows_a_newer_coordinator_is_left_to_it(
