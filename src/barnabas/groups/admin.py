@@ -1,8 +1,9 @@
-"""Groups as an administrator sees them: listed, described, deleted. Functions over a shard's groups."""
+"""Groups as an administrator sees them: listed, described, deleted, whole or their offsets alone. Functions over a
+shard's groups."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from barnabas.groups import consumer_describe, consumer_record, records
 from barnabas.groups.classic_state import GroupState
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
 
     from barnabas.coordination.effects import Effects
     from barnabas.groups.classic import ClassicGroup
+    from barnabas.groups.group import Group
+    from barnabas.groups.shard_offsets import ShardOffsets
     from barnabas.metadata.image import TopicsImage
-
-    Group: TypeAlias = ClassicGroup | ConsumerGroup
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
@@ -82,6 +83,25 @@ def check_offset_deletion(group: Group | None) -> Error:
     if error is Error.NON_EMPTY_GROUP and (isinstance(group, ConsumerGroup) or _has_consumers(group)):
         return Error.NONE
     return error
+
+
+def delete_offsets(
+    group: Group, offsets: ShardOffsets, request: m.OffsetDeleteRequest, effects: Effects
+) -> m.OffsetDeleteResponse:
+    """Deletes offsets of topics that nobody in the group uses; the others are refused one by one."""
+    response = m.OffsetDeleteResponse()
+    for topic in request.topics:
+        error = Error.GROUP_SUBSCRIBED_TO_TOPIC if group.is_subscribed_to(topic.name) else Error.NONE
+        answered = m.OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name)
+        response.topics.append(answered)
+        for partition in topic.partitions:
+            index = partition.partition_index
+            answered.partitions.append(
+                m.OffsetDeleteResponse.OffsetDeleteResponsePartition(partition_index=index, error_code=error)
+            )
+            if error is Error.NONE and offsets.has(group.group_id, topic.name, index):
+                offsets.delete(group.group_id, topic.name, index, effects)
+    return response
 
 
 def is_abandoned(group: Group) -> bool:

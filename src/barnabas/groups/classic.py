@@ -88,7 +88,8 @@ class ClassicGroup:
     ) -> ClassicGroup:
         """The group as it was written. Its members have a whole session from now to be heard of.
 
-        A group that is over the size which the settings now allow rebalances at once, which shows some members out."""
+        A group that was to rebalance when it was written does so. So does one that is over the size which the settings
+        now allow, which shows some members out."""
         group = cls(group_id, settings)
         group.generation = value.generation
         group.protocol_type = value.protocol_type or None
@@ -103,7 +104,7 @@ class ClassicGroup:
             if value.leader is not None and value.leader in group.members:
                 group.members.leader_id = MemberId(value.leader)
         group.note_subscribed_topics()
-        if len(group.members) > settings.group_max_size:
+        if classic_record.has_to_rebalance(value) or len(group.members) > settings.group_max_size:
             classic_rebalance.prepare(group, now_ms, Effects())
         return group
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.protocol import messages as m
+from barnabas.protocol.errors import Error
 
 if TYPE_CHECKING:
     from barnabas.groups.classic import ClassicGroup
     from barnabas.groups.classic_member import ClassicMember
-    from barnabas.protocol.errors import Error
 
 
 def join_refused(error: Error, member_id: str) -> m.JoinGroupResponse:
@@ -50,6 +50,17 @@ def metadata_of(group: ClassicGroup, member: ClassicMember) -> bytes:
 
 def sync_refused(error: Error) -> m.SyncGroupResponse:
     return m.SyncGroupResponse(error_code=error)
+
+
+def nobody_left(request: m.LeaveGroupRequest) -> m.LeaveGroupResponse:
+    """What whoever leaves a group is told that does not exist."""
+    members = [
+        m.LeaveGroupResponse.MemberResponse(
+            member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=Error.UNKNOWN_MEMBER_ID
+        )
+        for each in request.members
+    ]
+    return m.LeaveGroupResponse(members=members)
 
 
 def assigned(group: ClassicGroup, member: ClassicMember) -> m.SyncGroupResponse:

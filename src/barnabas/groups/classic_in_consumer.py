@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from barnabas.groups import classic_answers as answers
-from barnabas.groups import classic_rebalance, conversion
+from barnabas.groups import conversion
 from barnabas.groups.classic_member import NO_MEMBER_ID, protocols_of, rebalance_timeout_of
 from barnabas.groups.consumer_assignment import update_target
 from barnabas.groups.consumer_heartbeat import move_on, note, replace_instance
@@ -77,10 +77,14 @@ def _check_join(group: ConsumerGroup, request: m.JoinGroupRequest, now: Circumst
         if error is not Error.NONE:
             return error
     try:
-        read_subscription(_first(protocols))
+        subscription = read_subscription(_first(protocols))
     except DecodeError:
         # Kafka, too, has no better code for a member whose subscription nobody can read.
         return Error.UNKNOWN_SERVER_ERROR
+    is_known = request.member_id == NO_MEMBER_ID or request.member_id in group.members
+    if not is_known and any(each.partitions for each in subscription.owned_partitions):
+        # It was a member once, and goes on reading what others have now until it hears that it is none.
+        return Error.UNKNOWN_MEMBER_ID
     return Error.NONE
 
 
@@ -126,9 +130,11 @@ def _join(
     if becomes_classic:
         is_settled = all(member.is_reconciled_to(group.epoch) for member in group.members.values())
         classic = conversion.downgrade(group, (), epoch_before, now, effects)
-        if not is_settled:
+        if is_settled:
+            effects.write(classic.record())
+        else:
             # Not all have what they are to have, and classic members are told that by a rebalance only.
-            classic_rebalance.prepare(classic, now.now_ms, effects)
+            conversion.write_to_rebalance(classic, now, effects)
     else:
         group.keep_alive(member_id, now.now_ms + request.session_timeout_ms)
         group.rejoin_deadlines_ms.pop(member_id, None)

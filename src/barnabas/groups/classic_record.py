@@ -1,7 +1,9 @@
 """A classic group as a record of `__consumer_offsets`, and what the consumer protocol's metadata says of its topics.
 
 Only a group at rest is written: stable with its members and their assignment, or empty. What happens between (who
-waits, who has yet to join) is worth nothing after a restart, when every member asks again.
+waits, who has yet to join) is worth nothing after a restart, when every member asks again. There is one exception: a
+consumer group that has become a classic one and has to rebalance is written without a leader, as nobody has led it yet,
+and whoever reads that lets it rebalance. To Kafka such a group is a stable one.
 """
 
 from __future__ import annotations
@@ -26,11 +28,24 @@ _VERSION_BYTES: Final = 2
 
 
 def group_record(group: ClassicGroup) -> Record:
+    return _record(group, group.members.leader_id)
+
+
+def record_to_rebalance(group: ClassicGroup) -> Record:
+    """Of a group whose members do not know yet that they have to share out partitions that nobody has."""
+    return _record(group, None)
+
+
+def has_to_rebalance(value: m.GroupMetadataValue) -> bool:
+    return bool(value.members) and value.leader is None
+
+
+def _record(group: ClassicGroup, leader_id: MemberId | None) -> Record:
     value = m.GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation,
         protocol=group.protocol_name,
-        leader=group.members.leader_id,
+        leader=leader_id,
         current_state_timestamp=group.state_timestamp_ms,
         members=[_written_member(group, member) for member in group.members],
     )

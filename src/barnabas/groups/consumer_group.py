@@ -75,6 +75,7 @@ class ConsumerGroup:
         "has_partition_metadata",
         "hashed_at_change",
         "is_dead",
+        "is_resolving_regexes",
         "members",
         "metadata_hash",
         "rebalance_deadlines",
@@ -102,6 +103,8 @@ class ConsumerGroup:
         self.resolved_regexes: dict[str, ResolvedRegex] = {}
         self.is_dead = False
         """Whether its last record has been taken back."""
+        self.is_resolving_regexes = False
+        """Whether topics are being looked through for its regular expressions."""
         self.hashed_at_change = NO_CHANGE_SEEN
         """The last change of topics that `metadata_hash` was compared with."""
         self.session_deadlines_ms: dict[str, int] = {}
@@ -286,17 +289,20 @@ class ConsumerGroup:
         self._count(before, member)
         if before is not None:
             self._release(before)
+            self._forget_instance(before)
         self._own(member, member.assigned)
         self._own(member, member.pending_revocation)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
+        if not member.uses_classic_protocol:
+            self.rejoin_deadlines_ms.pop(member.member_id, None)
+            self.sync_deadlines_ms.pop(member.member_id, None)
 
     def _remove(self, member_id: str) -> None:
         member = self.members.pop(member_id)
         self._count(member, None)
         self._release(member)
-        if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
-            del self.static_members[member.instance_id]
+        self._forget_instance(member)
         self.session_deadlines_ms.pop(member_id, None)
         self.rebalance_deadlines.pop(member_id, None)
         self.rejoin_deadlines_ms.pop(member_id, None)
@@ -312,6 +318,11 @@ class ConsumerGroup:
             _add(self._topic_counts, after.subscribed_topics, 1)
             _add(self._regex_counts, _named(after.regex), 1)
             _add(self._assignor_votes, _named(after.server_assignor), 1)
+
+    def _forget_instance(self, member: ConsumerMember) -> None:
+        """An instance that another member has taken over already stays with that one."""
+        if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
+            del self.static_members[member.instance_id]
 
     def _own(self, member: ConsumerMember, owned: Owned) -> None:
         for topic_id, partitions in owned.items():

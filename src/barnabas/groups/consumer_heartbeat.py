@@ -96,6 +96,9 @@ def _check_instance(group: ConsumerGroup, request: m.ConsumerGroupHeartbeatReque
     if current is not None and not current.uses_classic_protocol and current.epoch != STATIC_LEAVE_EPOCH:
         message = f"instance id {request.instance_id} belongs to member {current.member_id}, which has not left"
         raise KafkaError(Error.UNRELEASED_INSTANCE_ID, message)
+    if current is not None and current.member_id != request.member_id and request.member_id in group.members:
+        message = f"{request.member_id} is in group {group.group_id} already, and cannot be another member too"
+        raise KafkaError(Error.INVALID_REQUEST, message)
     return current
 
 

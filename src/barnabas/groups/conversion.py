@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from barnabas.groups import classic_rebalance, consumer_record, records
+from barnabas.groups import classic_rebalance, classic_record, consumer_record, records
 from barnabas.groups.classic import ClassicGroup, GroupState
 from barnabas.groups.classic_member import ClassicMember, InstanceId, MemberId
 from barnabas.groups.consumer_group import ConsumerGroup
@@ -24,15 +24,18 @@ from barnabas.groups.embedded_protocol import (
     version_for_answer,
     write_assignment,
 )
+from barnabas.groups.subscriptions import NO_TOPICS_HASH
 from barnabas.protocol import messages as m
 from barnabas.protocol.codec import DecodeError
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from barnabas.coordination.effects import Effects
+    from barnabas.groups.assignors.spec import Partitions
     from barnabas.groups.consumer_circumstances import Circumstances, ConsumerGroupSettings
+    from barnabas.groups.consumer_member import Owned
     from barnabas.metadata.image import TopicsImage
     from barnabas.protocol.uuids import Uuid
 
@@ -69,7 +72,9 @@ def upgraded(classic: ClassicGroup, now: Circumstances, effects: Effects) -> Con
     group = ConsumerGroup(classic.group_id)
     for member in members:
         group.write(consumer_record.member_metadata(group.group_id, member), effects)
-    metadata_hash = now.hashes.of_group(group.subscribed_topics(), now.image.topics, now.image.brokers)
+    metadata_hash = NO_TOPICS_HASH
+    if _share_all(members, now.image.topics):
+        metadata_hash = now.hashes.of_group(group.subscribed_topics(), now.image.topics, now.image.brokers)
     group.write(consumer_record.group_epoch(group.group_id, classic.generation, metadata_hash), effects)
     for member in members:
         target = {topic_id: frozenset(owned) for topic_id, owned in member.assigned.items()}
@@ -89,27 +94,54 @@ def _members_of(classic: ClassicGroup, topics: TopicsImage) -> list[ConsumerMemb
     has cannot be known, so it counts as told to give up the rest: otherwise others would be given what it reads."""
     if not len(classic.members):
         return []
-    protocol = classic.protocol_name or classic.members.select_protocol()
-    members = {each.member_id: _as_consumer_member(classic, each, protocol, topics) for each in classic.members}
-    taken = {
-        (topic_id, partition)
-        for each in members.values()
-        for topic_id, partitions in each.assigned.items()
-        for partition in partitions
-    }
-    for member in classic.members:
-        unrevoked: dict[Uuid, dict[int, int]] = {}
-        subscription = read_subscription(member.protocols[protocol])
-        for topic_id, partitions in by_topic_id(subscription.owned_partitions, topics).items():
-            for partition in partitions:
-                if (topic_id, partition) not in taken:
-                    taken.add((topic_id, partition))
-                    unrevoked.setdefault(topic_id, {})[partition] = classic.generation
+    protocol = _common_protocol(classic)
+    taken: set[tuple[Uuid, int]] = set()
+    members = {}
+    for each in classic.members:
+        member = _as_consumer_member(classic, each, protocol, topics)
+        members[member.member_id] = member._replace(assigned=_take_free(member.assigned, taken))
+    for each in classic.members:
+        subscription = read_subscription(each.protocols[protocol])
+        owned = by_topic_id(subscription.owned_partitions, topics)
+        unrevoked = _take_free(_since(classic.generation, owned), taken)
         if unrevoked:
-            members[member.member_id] = members[member.member_id]._replace(
+            members[each.member_id] = members[each.member_id]._replace(
                 state=MemberState.UNREVOKED_PARTITIONS, pending_revocation=unrevoked
             )
     return list(members.values())
+
+
+def _share_all(members: Iterable[ConsumerMember], topics: TopicsImage) -> bool:
+    """Whether members are assigned all partitions of their topics. They are not in a rebalance, nor when a topic has
+    grown and their leader has not seen it. Then the group is written as one for other topics, which makes a new target:
+    a static member that comes back to it by the newer protocol is no reason for one."""
+    subscribed = {name for member in members for name in member.subscribed_topics}
+    existing = [topic for name in subscribed if (topic := topics.get(name)) is not None]
+    assigned = sum(len(partitions) for member in members for partitions in member.assigned.values())
+    return assigned == sum(len(topic.partitions) for topic in existing)
+
+
+def _common_protocol(classic: ClassicGroup) -> str:
+    """A protocol that all members support: while they join again, they need no longer support the selected one."""
+    selected = classic.protocol_name
+    if selected is not None and classic.members.all_support_one_of([selected]):
+        return selected
+    return classic.members.select_protocol()
+
+
+def _take_free(owned: Owned, taken: set[tuple[Uuid, int]]) -> Owned:
+    """What nobody has taken before, and what is taken by that. A leader can give a partition to two members."""
+    free: dict[Uuid, dict[int, int]] = {}
+    for topic_id, partitions in owned.items():
+        for partition, epoch in partitions.items():
+            if (topic_id, partition) not in taken:
+                taken.add((topic_id, partition))
+                free.setdefault(topic_id, {})[partition] = epoch
+    return free
+
+
+def _since(epoch: int, partitions: Partitions) -> Owned:
+    return {topic_id: dict.fromkeys(numbers, epoch) for topic_id, numbers in partitions.items()}
 
 
 def _as_consumer_member(
@@ -124,7 +156,7 @@ def _as_consumer_member(
         # What an assignor of the application's own keeps there would be lost.
         reason = "its assignor keeps data of its own in assignments: give the members another assignor first"
         raise _cannot_upgrade(classic, reason)
-    owned = by_topic_id(assignment.assigned_partitions, topics)
+    assigned = by_topic_id(assignment.assigned_partitions, topics)
     return ConsumerMember(
         member_id=member.member_id,
         epoch=classic.generation,
@@ -135,7 +167,7 @@ def _as_consumer_member(
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topics=frozenset(subscription.topics),
-        assigned={topic_id: dict.fromkeys(partitions, classic.generation) for topic_id, partitions in owned.items()},
+        assigned=_since(classic.generation, assigned),
         classic=classic_metadata(member.session_timeout_ms, member.protocols),
     )
 
@@ -192,7 +224,7 @@ def downgrade(
 ) -> ClassicGroup:
     """Makes a consumer group a stable classic group of the members that stay, with their targets as assignments.
 
-    The consumer group is dead after that, and its successor is to take its place."""
+    The consumer group is dead after that, and its successor is to take its place as soon as it is written."""
     gone = {member.member_id for member in leaving}
     classic = ClassicGroup(group.group_id, now.classic)
     classic.protocol_type = PROTOCOL_TYPE
@@ -212,7 +244,6 @@ def downgrade(
         group.group_id, list(group.members), list(group.resolved_regexes)
     ):
         group.write(tombstone, effects)
-    effects.write(classic.record())
     group.successor = classic
     return classic
 
@@ -221,7 +252,13 @@ def downgrade_to_rebalance(
     group: ConsumerGroup, leaving: Collection[ConsumerMember], now: Circumstances, effects: Effects
 ) -> None:
     """The last members of the newer protocol leave: the others share out what these had."""
-    classic = downgrade(group, leaving, group.epoch, now, effects)
+    write_to_rebalance(downgrade(group, leaving, group.epoch, now, effects), now, effects)
+
+
+def write_to_rebalance(classic: ClassicGroup, now: Circumstances, effects: Effects) -> None:
+    """Lets a group rebalance that has just come down. That is written, for a rebalance of a classic group is not: the
+    next coordinator would find a stable group and nobody missing in it, and some partitions would stay idle."""
+    effects.write(classic_record.record_to_rebalance(classic))
     classic_rebalance.prepare(classic, now.now_ms, effects)
 
 

@@ -69,9 +69,13 @@ def by_topic_id(
     named: Iterable[m.ConsumerProtocolAssignment.TopicPartition | m.ConsumerProtocolSubscription.TopicPartition],
     topics: TopicsImage,
 ) -> dict[Uuid, frozenset[int]]:
-    """Partitions by the id of their topic. What has no partitions or is of no topic that exists is left out."""
-    return {
-        topic.topic_id: frozenset(each.partitions)
-        for each in named
-        if each.partitions and (topic := topics.get(each.topic)) is not None
-    }
+    """Partitions by the id of their topic, which may be named more than once. What does not exist is left out: members
+    say what they like, and nothing else checks it."""
+    by_id: dict[Uuid, frozenset[int]] = {}
+    for each in named:
+        topic = topics.get(each.topic)
+        if topic is not None:
+            existing = {number for number in each.partitions if 0 <= number < len(topic.partitions)}
+            if existing:
+                by_id[topic.topic_id] = by_id.get(topic.topic_id, frozenset()).union(existing)
+    return by_id

@@ -19,14 +19,12 @@ from barnabas.groups.consumer_group import ConsumerGroup
 from barnabas.groups.records import NO_EXPIRY_MS
 
 if TYPE_CHECKING:
-    from barnabas.groups.classic import ClassicGroup
+    from barnabas.groups.group import Group
     from barnabas.groups.offsets import GroupOffsets, TopicPartition
     from barnabas.protocol import messages as m
 
 
-def expired_offsets(
-    group: ClassicGroup | ConsumerGroup, offsets: GroupOffsets, now_ms: int, retention_ms: int
-) -> list[TopicPartition]:
+def expired_offsets(group: Group, offsets: GroupOffsets, now_ms: int, retention_ms: int) -> list[TopicPartition]:
     if not _can_expire(group):
         return []
     empty_since_ms = _empty_since_ms(group)
@@ -39,13 +37,13 @@ def expired_offsets(
     ]
 
 
-def _can_expire(group: ClassicGroup | ConsumerGroup) -> bool:
+def _can_expire(group: Group) -> bool:
     if isinstance(group, ConsumerGroup) or group.protocol_type is None or group.is_empty:
         return True
     return group.is_stable and group.uses_consumer_protocol and group.subscribed_topics() is not None
 
 
-def _empty_since_ms(group: ClassicGroup | ConsumerGroup) -> int | None:
+def _empty_since_ms(group: Group) -> int | None:
     """None where the last commit counts instead; of a group that an old Kafka wrote, too, as it did not say."""
     if isinstance(group, ConsumerGroup):
         return None

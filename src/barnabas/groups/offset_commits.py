@@ -6,9 +6,9 @@ is a matter of the single partition.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
-from barnabas.coordination.effects import Effects, Producer, ProducerId
+from barnabas.coordination.effects import NO_PRODUCER_ID, Effects, Producer, ProducerId
 from barnabas.groups import consumer_offsets, offsets
 from barnabas.groups.consumer_group import ConsumerGroup
 from barnabas.groups.offsets import BROKER_RETENTION
@@ -20,12 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from barnabas.coordination.effects import ReplyTo
-    from barnabas.groups.classic import ClassicGroup
+    from barnabas.groups.group import Group
     from barnabas.groups.shard_offsets import ShardOffsets
     from barnabas.metadata.image import TopicsImage
     from barnabas.protocol.uuids import Uuid
-
-    Group: TypeAlias = ClassicGroup | ConsumerGroup
 
 UNKNOWN_GROUP_HAS_ITS_OWN_ERROR_FROM: Final = 9
 """The first version of OffsetCommit that says of a group that there is none; before, its generation is called wrong."""
@@ -113,6 +111,8 @@ class OffsetCommits:
     def _check_in_transaction(
         self, group: Group | None, request: m.TxnOffsetCommitRequest, topics: TopicsImage
     ) -> Error:
+        if request.producer_id <= NO_PRODUCER_ID:
+            return Error.INVALID_PRODUCER_ID_MAPPING  # Else its offsets would count as committed outside of any.
         who = request.member_id, request.group_instance_id, request.generation_id
         if isinstance(group, ConsumerGroup):
             error = consumer_offsets.check_transactional_commit(group, *who)

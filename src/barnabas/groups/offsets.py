@@ -14,7 +14,7 @@ from barnabas.protocol.errors import Error
 from barnabas.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, KeysView
 
     from barnabas.coordination.effects import ProducerId
     from barnabas.protocol.uuids import Uuid
@@ -23,6 +23,8 @@ TopicPartition: TypeAlias = tuple[str, int]
 
 NO_OFFSET = -1
 NO_EPOCH = -1
+LATEST_MS = (1 << 63) - 1
+"""The latest moment that a record can name."""
 BROKER_RETENTION = -1
 """The retention time in a commit that leaves it to `offsets.retention.minutes`."""
 
@@ -55,6 +57,12 @@ class GroupOffsets:
     def by_topic(self) -> Iterator[tuple[str, dict[int, m.OffsetCommitValue]]]:
         """The committed offsets of each topic by partition, to read."""
         yield from self._committed.items()
+
+    def has_none_of(self, topics: KeysView[str]) -> bool:
+        """Whether no offset is of one of the topics: a look at each topic, not at each partition."""
+        if self._pending and any(topic in topics for topic, _ in self._pending):
+            return False
+        return topics.isdisjoint(self._committed)
 
     def partitions(self) -> list[TopicPartition]:
         """The partitions that have an offset, committed or about to be."""
@@ -122,7 +130,7 @@ def committed_value(
         value.leader_epoch = partition.committed_leader_epoch
         value.topic_id = topic_id
     else:
-        value.expire_timestamp = now_ms + retention_ms
+        value.expire_timestamp = min(now_ms + retention_ms, LATEST_MS)
     return value
 
 

@@ -11,16 +11,18 @@ one that the broker makes (`consumer_group`). When nobody is in it, the next mem
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.coordination.alarms import Alarms
 from barnabas.coordination.effects import NO_PRODUCER_ID, Effects, ProducerId
 from barnabas.groups import (
     admin,
+    classic_answers,
     classic_in_consumer,
     consumer_fencing,
     consumer_heartbeat,
     consumer_offsets,
+    consumer_regex,
     conversion,
     offsets,
     records,
@@ -43,10 +45,10 @@ if TYPE_CHECKING:
 
     from barnabas.coordination.effects import Record, ReplyTo
     from barnabas.groups.classic_member import ClientInfo
+    from barnabas.groups.consumer_regex import ResolveRegexes
+    from barnabas.groups.group import Group
     from barnabas.protocol.structs import Message
     from barnabas.protocol.uuids import Uuid
-
-    Group: TypeAlias = ClassicGroup | ConsumerGroup
 
 SWEPT_GROUPS_MAX: Final = 500
 """Groups that one step searches for expired offsets; those left wait for the next step, behind other work."""
@@ -212,17 +214,7 @@ class GroupShard:
             now = self._circumstances(group.group_id, now_ms)
             effects.answer(reply_to, consumer_fencing.remove_members(group, request, now, effects))
             return self._watched(group, effects)
-        if request.member_id:  # up to version 2, which leaves for one member
-            return _answer(reply_to, m.LeaveGroupResponse(error_code=Error.UNKNOWN_MEMBER_ID))
-        members = [
-            m.LeaveGroupResponse.MemberResponse(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                error_code=Error.UNKNOWN_MEMBER_ID,
-            )
-            for member in request.members
-        ]
-        return _answer(reply_to, m.LeaveGroupResponse(members=members))
+        return _answer(reply_to, classic_answers.nobody_left(request))
 
     # Members of consumer groups
 
@@ -246,6 +238,14 @@ class GroupShard:
             return _answer(reply_to, refusal)
         effects.answer(reply_to, response)
         return self._watched(group, effects)
+
+    def regexes_resolved(self, order: ResolveRegexes, found: Mapping[str, frozenset[str]], now_ms: int) -> Effects:
+        """An order of this shard, or of the one before it, has been carried out."""
+        effects = Effects()
+        group = self._groups.get(order.group_id)
+        if isinstance(group, ConsumerGroup):
+            consumer_regex.resolved(group, order, found, self._circumstances(group.group_id, now_ms), effects)
+        return effects
 
     def _consumer_group_for(
         self, request: m.ConsumerGroupHeartbeatRequest, now: Circumstances, effects: Effects
@@ -320,19 +320,7 @@ class GroupShard:
         if group is None or error is not Error.NONE:
             return _answer(reply_to, m.OffsetDeleteResponse(error_code=error))
         effects = Effects()
-        answer = m.OffsetDeleteResponse()
-        for topic in request.topics:
-            error = Error.GROUP_SUBSCRIBED_TO_TOPIC if group.is_subscribed_to(topic.name) else Error.NONE
-            answered = m.OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name)
-            answer.topics.append(answered)
-            for partition in topic.partitions:
-                index = partition.partition_index
-                answered.partitions.append(
-                    m.OffsetDeleteResponse.OffsetDeleteResponsePartition(partition_index=index, error_code=error)
-                )
-                if error is Error.NONE and self._offsets.has(group.group_id, topic.name, index):
-                    self._offsets.delete(group.group_id, topic.name, index, effects)
-        effects.answer(reply_to, answer)
+        effects.answer(reply_to, admin.delete_offsets(group, self._offsets, request, effects))
         return effects
 
     def topics_deleted(self, topics: Mapping[str, Uuid]) -> Effects:

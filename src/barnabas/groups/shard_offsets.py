@@ -86,7 +86,8 @@ class ShardOffsets:
 
     def delete_topics(self, topics: Mapping[str, Uuid], effects: Effects) -> None:
         """Deletes the offsets of topics that are gone. A commit to a younger topic of the same name stays."""
-        for group_id, offsets in list(self._groups.items()):
+        names = topics.keys()
+        for group_id, offsets in [each for each in self._groups.items() if not each[1].has_none_of(names)]:
             for topic, partition in offsets.partitions():
                 if topic in topics:
                     value = offsets.get(topic, partition)

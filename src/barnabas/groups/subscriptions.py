@@ -41,8 +41,14 @@ def check_regex(regex: str) -> None:
 
 
 def resolve_regex(regex: str, topic_names: Iterable[str]) -> frozenset[str]:
-    """The topics whose whole name matches a valid expression: internal ones too, as in Kafka."""
-    matches = _compile(regex).fullmatch
+    """The topics whose whole name matches an expression: internal ones too, as in Kafka. One that cannot be read, which
+    the log may have from a Kafka with another RE2, matches none."""
+    import re2
+
+    try:
+        matches = _compile(regex).fullmatch
+    except re2.error:
+        return frozenset()
     return frozenset(name for name in topic_names if matches(name) is not None)
 
 

@@ -13,9 +13,10 @@ class WriteMarkers(NamedTuple):
     """A decision, for each partition of the transaction.
 
     Whoever carries it out does not give up: it tries each partition until its leader has the marker on all in-sync
-    replicas, or until the partition is gone with its topic. Then it hands the order back to `markers_written`. Only
-    when the shard resigns, or is read again from the log, the order is void: whoever leads the log then finds the
-    decision there, and orders anew. A partition may therefore get the same marker twice.
+    replicas, or until the partition needs none, because it is gone with its topic or has seen a newer epoch of the
+    producer. Then it hands the order back to `markers_written`. Only when the shard resigns, or is read again from the
+    log, the order is void: whoever leads the log then finds the decision there, and orders anew. A partition may
+    therefore get the same marker twice.
     """
 
     transactional_id: str

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.groups import records
 from barnabas.groups.consumer_circumstances import ConsumerGroupSettings
 from barnabas.groups.consumer_group import ConsumerGroup
+from barnabas.groups.consumer_regex import ResolveRegexes
 from barnabas.groups.shard import GroupShard, ShardSettings
 from barnabas.protocol.errors import Error
 from tests.unit.groups.consumer_requests import CLIENT, assigned, beat, cluster, join, leave
@@ -67,6 +68,9 @@ class Driver:
 
     def _note(self, effects: Effects) -> None:
         self.log += effects.records
+        for order in effects.orders:
+            assert isinstance(order, ResolveRegexes)
+            self._note(self.shard.regexes_resolved(order, order.find(), self.now_ms))
 
     # What happens to the cluster.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from barnabas.groups.classic import ClassicGroup
 from barnabas.groups.classic_state import GroupSettings
 from barnabas.groups.consumer_circumstances import ConsumerGroupSettings
 from barnabas.groups.embedded_protocol import by_topic_id, read_assignment
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from barnabas.coordination.effects import Effects, Record
+    from barnabas.groups.classic_member import ClassicMember
     from barnabas.protocol.structs import Message
 
 GROUP = "readers"
@@ -184,6 +186,11 @@ class Driver:
             {name: frozenset(partitions) for name, partitions in share.items()} for share in shares
         ]
         return ids
+
+    def classic_members(self) -> list[ClassicMember]:
+        group = self.shard._groups[GROUP]
+        assert isinstance(group, ClassicGroup)
+        return list(group.members)
 
     # What others see.
 

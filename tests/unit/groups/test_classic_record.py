@@ -91,9 +91,20 @@ def test_what_was_written_reads_back_as_it_was_written(driver: Driver) -> None:
     assert driver.group.record() == driver.records[-1]
 
 
-def test_a_group_of_another_program_may_name_no_leader_and_no_rebalance_timeout() -> None:
-    member = m.GroupMetadataValue.MemberMetadata(member_id="m", session_timeout=7_000, subscription=b"s")
+def test_a_group_without_a_leader_has_yet_to_rebalance() -> None:
+    member = m.GroupMetadataValue.MemberMetadata(
+        member_id="m", session_timeout=7_000, rebalance_timeout=9_000, subscription=b"s"
+    )
     value = m.GroupMetadataValue(protocol_type="consumer", generation=4, protocol="p", leader=None, members=[member])
+    group = ClassicGroup.from_record("g", value, GroupSettings(), START_MS)
+    assert group.state is GroupState.PREPARING_REBALANCE
+    assert group.generation == 4
+    assert group.join_deadline_ms == START_MS + 9_000
+
+
+def test_a_group_of_another_program_may_name_a_leader_that_is_gone_and_no_rebalance_timeout() -> None:
+    member = m.GroupMetadataValue.MemberMetadata(member_id="m", session_timeout=7_000, subscription=b"s")
+    value = m.GroupMetadataValue(protocol_type="consumer", generation=4, protocol="p", leader="n", members=[member])
     group = ClassicGroup.from_record("g", value, GroupSettings(), START_MS)
     assert group.state is GroupState.STABLE
     assert group.members.leader_id == "m"

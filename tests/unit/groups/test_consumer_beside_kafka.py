@@ -14,6 +14,7 @@ from barnabas.groups import records
 from barnabas.groups.classic_member import ClientInfo
 from barnabas.groups.classic_state import GroupSettings
 from barnabas.groups.consumer_circumstances import ConsumerGroupSettings
+from barnabas.groups.consumer_regex import ResolveRegexes
 from barnabas.groups.shard import GroupShard, ShardSettings
 from barnabas.protocol import messages as m
 from barnabas.protocol.batch import iter_headers
@@ -91,6 +92,9 @@ class Pair:
             self.now_ms = max(self.now_ms, deadline_ms)
             effects.extend(shard.expire(self.now_ms))
         self.log += effects.records
+        for order in effects.orders:
+            assert isinstance(order, ResolveRegexes)
+            self.log += shard.regexes_resolved(order, order.find(), self.now_ms).records
         [(_, answer)] = effects.answers
         if isinstance(answer, m.JoinGroupResponse) and answer.error_code != Error.NONE:
             answer.protocol_name = None  # as the handler does in versions that allow it

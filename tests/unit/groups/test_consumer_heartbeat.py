@@ -194,6 +194,32 @@ def test_a_static_member_that_stays_away_is_gone_with_its_session(driver: Driver
     assert two.owned == {FOO: [0, 1, 2, 3]}
 
 
+def test_an_instance_id_that_a_member_has_changed_is_free(driver: Driver) -> None:
+    member = Member("a", instance_id="i")
+    driver.join(member, "foo")
+    member.instance_id = "j"
+    driver.join(member, "foo")
+    other = Member("b", instance_id="i")
+    assert driver.join(other, "foo").error_code == Error.NONE
+    driver.leave(other)
+    driver.leave(member)
+    assert driver.ask(beat(GROUP, "a", 1, instance_id="i")).error_code == Error.UNKNOWN_MEMBER_ID
+
+
+def test_nobody_becomes_two_members_by_an_instance_id_that_is_free(driver: Driver) -> None:
+    """What the member had would have no owner for ever."""
+    away, other = Member("a", instance_id="i"), Member("b")
+    driver.join(away, "foo")
+    driver.join(other, "foo")
+    driver.settle(away, other)
+    driver.leave(away, epoch=STATIC_LEAVE_EPOCH)
+    before = dict(other.owned)
+    refused = driver.ask(join(GROUP, "b", "foo", instance_id="i"))
+    assert refused.error_code == Error.INVALID_REQUEST
+    driver.settle(other)
+    assert other.owned == before
+
+
 def test_the_assignor_that_most_members_want_is_taken() -> None:
     driver = Driver(topic("foo", 3), topic("bar", 3))
     one, two, three = Member("1"), Member("2"), Member("3")

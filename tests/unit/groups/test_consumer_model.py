@@ -240,7 +240,8 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
 def told(group: ConsumerGroup | None) -> dict[str, Any] | None:
     """All of a group but its deadlines, and the last look at its topics."""
-    forgotten = {"session_deadlines_ms", "rebalance_deadlines", "_earliest_deadline_ms", "hashed_at_change"}
+    forgotten = {"session_deadlines_ms", "rebalance_deadlines", "_earliest_deadline_ms"}
+    forgotten |= {"hashed_at_change", "is_resolving_regexes"}
     if group is None:
         return None
     return {name: getattr(group, name) for name in ConsumerGroup.__slots__ if name not in forgotten}

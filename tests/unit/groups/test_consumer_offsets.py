@@ -179,3 +179,13 @@ def keep_for(driver: Driver, member: Member, duration_ms: int) -> None:
 def topics_with_offsets(driver: Driver) -> Iterable[str]:
     topics = driver.shard.fetch_offsets(requests.fetch_all(GROUP), require_stable=False).topics
     return sorted(each.name for each in topics)
+
+
+@pytest.mark.parametrize("producer_id", [-1, -2])
+def test_there_is_no_transaction_without_a_producer(driver: Driver, producer_id: int) -> None:
+    """What nobody writes in a transaction would count at once."""
+    request = transactional({0: 5})
+    request.producer_id = producer_id
+    effects, errors = commit_in_transaction(driver, request)
+    assert errors == {Error.INVALID_PRODUCER_ID_MAPPING}
+    assert effects.records == []

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from barnabas.groups.consumer_circumstances import ConsumerGroupSettings
+from barnabas.groups.consumer_regex import ResolveRegexes
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 from tests.unit.groups.consumer_driver import GROUP, Driver, Member
-from tests.unit.groups.consumer_requests import topic, topic_id
+from tests.unit.groups.consumer_requests import CLIENT, join, leave, topic, topic_id
 
 FOO, FOOD, FOOT = topic_id("foo"), topic_id("food"), topic_id("foot")
 
@@ -41,6 +42,33 @@ def test_a_member_gets_the_topics_that_match_with_the_heartbeat_after_its_first(
     driver.beat(member)
     assert member.owned == {FOO: [0, 1], FOOD: [0]}
     assert regex_records(driver) == [("foo.*", ["foo", "food"])]
+
+
+def test_topics_are_looked_through_outside_of_the_step_and_once_at_a_time(driver: Driver) -> None:
+    effects = driver.shard.consumer_heartbeat(join(GROUP, "a", regex="foo.*"), CLIENT, "us", driver.now_ms)
+    assert effects.answers, "nobody waits for it"
+    [order] = effects.orders
+    assert isinstance(order, ResolveRegexes)
+    effects = driver.shard.consumer_heartbeat(join(GROUP, "b", regex="bar"), CLIENT, "us", driver.now_ms)
+    assert effects.orders == []
+    found = order.find()
+    assert found == {"foo.*": {"foo", "food"}}
+    driver.shard.regexes_resolved(order, found, driver.now_ms)
+    assert driver.group.resolved_regexes.keys() == {"foo.*"}
+    driver.now_ms += 10_001
+    [order] = driver.shard.consumer_heartbeat(join(GROUP, "b", regex="bar"), CLIENT, "us", driver.now_ms).orders
+    assert isinstance(order, ResolveRegexes)
+    assert order.find() == {"bar": {"bar"}, "foo.*": {"foo", "food"}}
+
+
+def test_what_is_found_for_an_expression_that_nobody_wants_any_more_is_of_no_interest(driver: Driver) -> None:
+    effects = driver.shard.consumer_heartbeat(join(GROUP, "a", regex="foo.*"), CLIENT, "us", driver.now_ms)
+    [order] = effects.orders
+    assert isinstance(order, ResolveRegexes)
+    driver.shard.consumer_heartbeat(leave(GROUP, "a"), CLIENT, "us", driver.now_ms)
+    assert driver.shard.regexes_resolved(order, order.find(), driver.now_ms).records == []
+    driver.shard.delete_groups([GROUP], "us")
+    assert driver.shard.regexes_resolved(order, order.find(), driver.now_ms).records == []
 
 
 def test_topics_by_name_and_by_expression_add_up(driver: Driver) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from barnabas.groups.classic_state import GroupSettings
 from barnabas.protocol import messages as m
+from barnabas.protocol.codec import encode
 from barnabas.protocol.errors import Error
 from tests.unit.groups import requests
 from tests.unit.groups.consumer_requests import assigned, beat, join, leave, topic_id
@@ -257,6 +258,83 @@ def test_classic_members_commit_offsets_with_their_generation() -> None:
     assert commit(joined.generation_id + 1) == Error.ILLEGAL_GENERATION
 
 
+def test_a_member_that_was_thrown_out_and_reads_on_is_told_so_when_it_joins_again() -> None:
+    """A classic member that reads while it rejoins would share its partitions with their new owner."""
+    group = driver()
+    (classic,) = group.classic_group({"foo": [0, 1, 2, 3]})
+    group.pass_time(SESSION_MS)
+    group.beat(join(GROUP, "new", "foo"))
+    assert rejoin(group, classic, [0, 1, 2, 3]).error_code == Error.UNKNOWN_MEMBER_ID
+    assert rejoin(group, classic, []).error_code == Error.NONE, "who owns nothing harms nobody"
+
+
+def test_what_a_leader_assigns_that_does_not_exist_or_twice_does_not_come_along() -> None:
+    group = driver()
+    group.classic_group({"foo": [0, 1]}, {"foo": [2]})
+    first, second = group.classic_members()
+    first.assignment = assignment({"foo": [0, 1, 99]})
+    second.assignment = assignment({"foo": [1, 2, -1], "bar": [0]})
+    assert group.beat(join(GROUP, "new", "foo")).error_code == Error.NONE
+    [described] = group.shard.describe_consumer_groups([GROUP])
+    owned = {
+        each.member_id: [(topic.topic_name, topic.partitions) for topic in each.assignment.topic_partitions]
+        for each in described.members
+    }
+    assert owned == {first.member_id: [("foo", [0, 1])], second.member_id: [("foo", [2])], "new": [("foo", [3])]}
+
+
+def test_a_group_goes_up_while_its_members_change_their_protocols() -> None:
+    group = driver()
+    first, second = halves(group)
+    group.join(first, metadata=subscription(["foo"]), protocols=["range", "sticky"])
+    group.join(second, metadata=subscription(["foo"]), protocols=["range", "sticky"])
+    group.sync(group.joined(group.calls - 1), {each: assignment({}) for each in (first, second)})
+    group.join(second, metadata=subscription(["foo"]), protocols=["sticky"])
+    assert group.state() == ("classic", "PreparingRebalance")
+    assert group.beat(join(GROUP, "new", "foo")).error_code == Error.NONE
+    assert group.state()[0] == "consumer"
+
+
+def test_partitions_that_nobody_has_when_a_static_member_takes_the_group_up_are_shared_out() -> None:
+    group = driver()
+    calls = [group.join(metadata=subscription(["foo"]), instance_id=each) for each in ("i", "j")]
+    group.pass_time(0)
+    leader, follower = (group.joined(call) for call in calls)
+    shares = {leader.member_id: assignment({"foo": [0, 1]}), follower.member_id: assignment({"foo": [2, 3]})}
+    group.sync(leader, shares, "i")
+    group.leave(leader.member_id, "i")
+    assert group.state() == ("classic", "PreparingRebalance")
+    back = group.beat(join(GROUP, "new", "foo", instance_id="j"))
+    assert assigned(back) == {FOO: [0, 1, 2, 3]}
+
+
+def test_a_member_may_name_a_topic_more_than_once() -> None:
+    group = driver()
+    classic, _ = mixed(group)
+    named = [m.ConsumerProtocolSubscription.TopicPartition(topic="foo", partitions=[each]) for each in (1, 0)]
+    metadata = b"\0\3" + encode(m.ConsumerProtocolSubscription(topics=["foo"], owned_partitions=named), 3)
+    group.beat(join(GROUP, "newer", "foo"))
+    group.beat(join(GROUP, "newest", "foo"))
+    group.joined(group.join(classic, metadata=metadata))
+    [described] = group.shard.describe_consumer_groups([GROUP])
+    [shown] = [each for each in described.members if each.member_id == classic]
+    assert [topic.partitions for topic in shown.assignment.topic_partitions] == [[0, 1]], "it still reads both"
+
+
+def test_a_classic_member_that_changes_over_under_its_own_id_owes_no_rejoin() -> None:
+    group = driver()
+    first, _ = halves(group)
+    group.beat(join(GROUP, "new", "foo"))
+    assert group.heartbeat(first, CLASSIC_GENERATION) is Error.REBALANCE_IN_PROGRESS
+    joined = group.beat(join(GROUP, first, "foo"))
+    for _ in range(REBALANCE_MS // 1_000 + 1):
+        group.pass_time(1_000)
+        answer = group.beat(beat(GROUP, first, joined.member_epoch, assigned(joined)))
+        joined = answer if answer.assignment is not None else joined
+        joined.member_epoch = answer.member_epoch
+        assert answer.error_code == Error.NONE
+
+
 # Going down.
 
 
@@ -293,13 +371,18 @@ def test_a_group_goes_down_too_when_the_last_one_falls_silent() -> None:
     assert group.state() == ("classic", "PreparingRebalance")
 
 
-def test_a_group_that_has_gone_down_is_a_stable_classic_group_after_a_restart() -> None:
+def test_a_group_that_has_gone_down_rebalances_after_a_restart_too() -> None:
+    """Otherwise nobody would ever read what the last member of the newer protocol had."""
     group = driver()
     classic, joined = mixed(group)
     group.beat(leave(GROUP, "new"))
     group.restart()
+    assert group.state() == ("classic", "PreparingRebalance")
+    assert group.heartbeat(classic, joined.generation_id) is Error.REBALANCE_IN_PROGRESS
+    again = rejoin(group, classic, [0, 1])
+    group.sync(again, {classic: assignment({"foo": [0, 1, 2, 3]})})
+    group.restart()
     assert group.state() == ("classic", "Stable")
-    assert group.heartbeat(classic, joined.generation_id) is Error.NONE
 
 
 def test_when_everybody_leaves_at_once_the_group_is_empty_and_not_classic() -> None:

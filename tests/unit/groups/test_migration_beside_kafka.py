@@ -118,7 +118,11 @@ class MigratingPair(Pair):
 
 
 def comparable(log: Sequence[Record]) -> list[Record]:
-    """Records without the times in them; those of several members in the order of the members."""
+    """Records without the times in them; those of several members in the order of the members. A group that has come
+    down and has to rebalance has no leader here, so that a restart does not forget it; Kafka's has, and does."""
+    for before, record in itertools.pairwise(log):
+        if isinstance(before.key, m.ConsumerGroupMetadataKey) and isinstance(record.value, m.GroupMetadataValue):
+            record.value.leader = None
     runs = itertools.groupby((without_times(in_order_of_partitions(each)) for each in log), lambda each: type(each.key))
     return [record for _, run in runs for record in sorted(run, key=lambda each: getattr(each.key, "member_id", ""))]
 

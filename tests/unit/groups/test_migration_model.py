@@ -3,16 +3,20 @@ Whatever happens, no partition has two readers in the group, and left alone all 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from barnabas.groups.consumer_group import ConsumerGroup
 from barnabas.groups.embedded_protocol import read_subscription
-from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 from tests.unit.groups.consumer_requests import assigned, beat, join, leave, topic_id
 from tests.unit.groups.mixed_driver import GROUP, REBALANCE_MS, SESSION_MS, Driver, assignment, subscription
+
+if TYPE_CHECKING:
+    from barnabas.protocol import messages as m
 
 PARTITIONS = frozenset(range(7))
 INSTANCE_IDS = ["static-a", None, None, "static-b", None]
@@ -196,21 +200,12 @@ class MigrationMachine(RuleBasedStateMachine):
     def time_passes(self, duration_ms: int) -> None:
         self.driver.pass_time(duration_ms)
 
-    @precondition(lambda self: not self.has_just_gone_down())
     @rule()
     def coordinator_restarts(self) -> None:
         self.driver.restart()
         for client in self.clients:
             if client is not None:
                 client.lose_connection()
-
-    def has_just_gone_down(self) -> bool:
-        """The rebalance after that is not in the log, as none of a classic group is, nor are the members that left. The
-        next coordinator finds a stable group, which has all to rebalance for but does not know it; Kafka's neither."""
-        if not self.driver.log:
-            return False
-        last = [record.key for record in self.driver.log[-2:]]
-        return isinstance(last[0], m.ConsumerGroupMetadataKey) and isinstance(last[-1], m.GroupMetadataKey)
 
     @rule()
     def left_alone_the_group_settles(self) -> None:

@@ -247,6 +247,15 @@ def test_offsets_of_a_deleted_topic_go_unless_they_are_of_another_of_its_name() 
     assert offsets_of(groups, "g") == {1: 6, 3: 8}
 
 
+def test_an_offset_may_be_kept_for_longer_than_time_can_be_written() -> None:
+    groups = loaded()
+    effects = groups.commit_offsets(requests.commit("g", {0: 5}, retention_ms=(1 << 63) - 1), 2, "us", now_ms=10)
+    [record] = effects.records
+    assert records.decode(*records.encode(record)) == record
+    assert isinstance(record.value, m.OffsetCommitValue)
+    assert record.value.expire_timestamp == (1 << 63) - 1
+
+
 def test_whoever_waits_when_the_shard_resigns_is_sent_elsewhere() -> None:
     groups = loaded()
     make_stable(groups, "g", "a")

@@ -239,7 +239,6 @@ def test_requests_of_members_to_a_group_that_does_not_exist(pair: Pair) -> None:
     pair.ask(requests.sync("none", "somebody"), 5)
     pair.ask(requests.join("none", "somebody"), 9)
     pair.ask(requests.leave("none", "somebody", "somebody else"), 5)
-    pair.ask(m.LeaveGroupRequest(group_id="none", member_id="somebody"), 2)
     pair.ask(m.ListGroupsRequest(), 5)
 
 

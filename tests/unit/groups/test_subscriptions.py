@@ -133,3 +133,8 @@ def test_the_library_is_loaded_with_the_first_regular_expression() -> None:
         "check_regex('a'); assert 're2' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_an_expression_that_cannot_be_read_matches_nothing() -> None:
+    """It may have come with a group that Kafka wrote."""
+    assert resolve_regex("(", ["(", "foo"]) == frozenset()

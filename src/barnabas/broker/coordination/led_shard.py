@@ -285,7 +285,7 @@ class LedShard(Generic[S]):
     def _drop_back(self, error: KafkaError, answers: Answers) -> None:
         """The state has what could not be written: it goes back to what the log has."""
         logger.error("the %s of %s are read again, because they cannot be written: %s", self._what, self.hosted, error)
-        refuse(answers, for_clients(error))
+        refuse([*answers, *self._answers], for_clients(error))
         self._dismiss()
         self.load()
 

@@ -28,6 +28,11 @@ async def is_refused(house: Household, group_id: str) -> Error:
     return refused.value.error
 
 
+async def described(house: Household, group_id: str) -> m.ConsumerGroupDescribeResponse.DescribedGroup:
+    [group] = await house.groups.read(group_id, lambda shard: shard.describe_consumer_groups([group_id]))
+    return group
+
+
 async def is_empty(house: Household, group_id: str) -> bool:
     return await house.state_of(group_id) == "Empty"
 
@@ -50,6 +55,33 @@ def test_groups_of_a_partition_that_another_node_leads_are_not_served(tmp_path: 
             assert await is_refused(house, "g") is Error.NOT_COORDINATOR
             with pytest.raises(KafkaError, match="NOT_COORDINATOR"):
                 await house.commit("g", 2)
+
+    asyncio.run(scenario())
+
+
+def test_topics_are_looked_through_in_a_thread_while_groups_go_on(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with household(tmp_path) as house:
+            client = ClientInfo(client_id="c", host="/127.0.0.1", version=1, new_member_id="unused")
+            request = m.ConsumerGroupHeartbeatRequest(
+                group_id="g",
+                member_id="a",
+                rebalance_timeout_ms=60_000,
+                subscribed_topic_regex=f"{TOPIC}|nothing",
+                topic_partitions=[],
+            )
+            house.threads.hold()
+            joined = await house.groups.step(
+                "g", lambda shard, reply_to, now_ms: shard.consumer_heartbeat(request, client, reply_to, now_ms)
+            )
+            assert joined.error_code == Error.NONE
+            before = await described(house, "g")
+            house.threads.let_go()
+
+            async def is_resolved() -> bool:
+                return (await described(house, "g")).group_epoch > before.group_epoch
+
+            await until(is_resolved)
 
     asyncio.run(scenario())
 

@@ -119,6 +119,27 @@ def test_where_the_topic_asks_for_it_answers_wait_for_the_device(tmp_path: Path)
     asyncio.run(scenario())
 
 
+def test_a_device_that_fails_leaves_nobody_without_an_answer(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with household(tmp_path) as house:
+            house.partition_of("g").log.config = TopicConfig(flush_messages=1)
+            house.threads.hold()
+            early = asyncio.ensure_future(refused(house.commit("g", 3)))
+            await asyncio.sleep(0.01)
+            led = house.groups.serving(house.groups.partition_of("g"))
+            [delivery] = led._undelivered
+            late = asyncio.ensure_future(refused(house.commit(NEIGHBOUR, 4)))
+            for _ in range(2):  # It is in a task of a task. After that it has taken its step, and the turn is not over.
+                await asyncio.sleep(0)
+            assert led._answers
+            led.sync_failed(delivery, OSError("the device is gone"))
+            house.threads.let_go()
+            assert await early is Error.NOT_COORDINATOR
+            assert await late is Error.NOT_COORDINATOR
+
+    asyncio.run(scenario())
+
+
 def test_a_full_disk_takes_the_groups_back_to_what_the_log_has(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with household(tmp_path, group_initial_rebalance_delay_ms="0") as house:
