@@ -38,7 +38,7 @@ class Producer(NamedTuple):
 
 
 class Effects:
-    __slots__ = ("answers", "orders", "producer", "records")
+    __slots__ = ("answers", "notes", "orders", "producer", "records")
 
     def __init__(self, producer: Producer | None = None) -> None:
         self.producer = producer
@@ -48,6 +48,8 @@ class Effects:
         self.answers: list[tuple[ReplyTo, Message]] = []
         self.orders: list[object] = []
         """What is to be done elsewhere, once the records are committed; the coordinator's driver knows how."""
+        self.notes: list[str] = []
+        """For the node's log: what happened to a client without its doing, and which it may only learn by guessing."""
 
     def write(self, record: Record) -> None:
         self.records.append(record)
@@ -58,12 +60,16 @@ class Effects:
     def order(self, order: object) -> None:
         self.orders.append(order)
 
+    def note(self, what: str) -> None:
+        self.notes.append(what)
+
     def extend(self, other: Effects) -> None:
         """Adds what a further step asks for, after what is asked for here."""
         assert self.producer == other.producer, "records in a transaction and outside of it are not written together"
         self.records.extend(other.records)
         self.answers.extend(other.answers)
         self.orders.extend(other.orders)
+        self.notes.extend(other.notes)
 
     def __repr__(self) -> str:
         return f"Effects(records={self.records!r}, answers={self.answers!r}, orders={self.orders!r})"

@@ -160,6 +160,9 @@ def _put_off_or_complete(group: ClassicGroup, now_ms: int, effects: Effects) -> 
 def _remove_unsynced(group: ClassicGroup, now_ms: int, effects: Effects) -> None:
     """Members that joined but never asked for their assignment would hold their partitions for nothing."""
     for member_id in sorted(group.unsynced):
+        effects.note(
+            f"group {group.group_id}: {member_id} is out, it joined and did not ask for its assignment in time"
+        )
         remove(group, group.members[member_id], effects)
     prepare(group, now_ms, effects)
 
@@ -175,5 +178,7 @@ def _remove_silent(group: ClassicGroup, now_ms: int, effects: Effects) -> None:
         if member.is_alive_by_waiting:
             member.session_deadline_ms = NEVER_MS
         else:
+            silence = f"nothing was heard of it for {member.session_timeout_ms} ms"
+            effects.note(f"group {group.group_id}: {member.member_id} is out, {silence}")
             remove(group, member, effects)
     go_on_with_fewer(group, count_before, now_ms, effects)

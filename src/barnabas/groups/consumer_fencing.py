@@ -68,17 +68,23 @@ def expire(group: ConsumerGroup, now: Circumstances, effects: Effects) -> None:
     """Fences who was not heard of for a session, and who did not give up partitions, or joined again or synced, within
     its rebalance timeout."""
     late = {
-        member_id
-        for deadlines_ms in (group.session_deadlines_ms, group.rejoin_deadlines_ms, group.sync_deadlines_ms)
+        member_id: why
+        for why, deadlines_ms in (
+            ("it did not ask for its assignment in time", group.sync_deadlines_ms),
+            ("it did not join again in time", group.rejoin_deadlines_ms),
+            ("nothing was heard of it for its whole session", group.session_deadlines_ms),
+        )
         for member_id, at_ms in deadlines_ms.items()
         if at_ms <= now.now_ms
     }
     for member_id, deadline in list(group.rebalance_deadlines.items()):
         if deadline.at_ms <= now.now_ms:
             if group.members[member_id].epoch == deadline.epoch:
-                late.add(member_id)
+                late[member_id] = "it did not give up partitions in time"
             del group.rebalance_deadlines[member_id]
     if late:
+        for member_id, why in sorted(late.items()):
+            effects.note(f"group {group.group_id}: {member_id} is out, {why}")
         fence(group, [group.members[member_id] for member_id in sorted(late)], now, effects)
     group.note_earliest_deadline()
 

@@ -35,6 +35,9 @@ FENCED_HAS_ITS_OWN_ERROR_FROM: Final = {m.InitProducerIdRequest: 4, m.EndTxnRequ
 END_RAISES_EPOCH_FROM: Final = 5
 """The version of EndTxn that clients speak when the transaction is of version 2."""
 
+BEGUN_ANEW: Final = "a producer has begun anew with its transactional id"
+TOOK_TOO_LONG: Final = "it took longer than its timeout"
+
 SWEPT_MAX: Final = 500
 """Transactional ids that one step looks at for expiry; those left wait for the next step, behind other work."""
 
@@ -161,7 +164,7 @@ class TransactionShard:
         error = producers.check_producer(transaction, expected)
         if error is Error.NONE and transaction.state is TransactionState.ONGOING:
             # The client comes again until the transaction of the one before it is aborted.
-            self._abort_of_fenced(transaction, new_producer_id, now_ms, effects)
+            self._abort_of_fenced(transaction, new_producer_id, now_ms, effects, BEGUN_ANEW)
             return Error.CONCURRENT_TRANSACTIONS, producers.NOBODY
         if error is Error.NONE:
             error = producers.begin(transaction, expected, producers.timeout_of(request), new_producer_id, now_ms)
@@ -275,11 +278,11 @@ class TransactionShard:
         effects = Effects()
         transaction = self._transactions.get(order.transactional_id)
         if transaction is not None and _is_timed_out(transaction, now_ms):
-            self._abort_of_fenced(transaction, new_producer_id, now_ms, effects)
+            self._abort_of_fenced(transaction, new_producer_id, now_ms, effects, TOOK_TOO_LONG)
         return effects
 
     def _abort_of_fenced(
-        self, transaction: Transaction, new_producer_id: ProducerId | None, now_ms: int, effects: Effects
+        self, transaction: Transaction, new_producer_id: ProducerId | None, now_ms: int, effects: Effects, why: str
     ) -> None:
         """The coordinator's decision, with an epoch that the producer does not have. Nothing if an id is lacking."""
         if self._transaction_version() < TRANSACTION_VERSION_2:
@@ -289,6 +292,7 @@ class TransactionShard:
         else:
             transaction.prepare_with_new_epoch(TransactionState.PREPARE_ABORT, new_producer_id, now_ms)
         self._write_decision(transaction, now_ms, effects)
+        effects.note(f"the transaction of {transaction.transactional_id} is aborted and its producer fenced: {why}")
 
     def _write_decision(self, transaction: Transaction, now_ms: int, effects: Effects) -> None:
         effects.write(transaction.record())
@@ -356,7 +360,7 @@ class TransactionShard:
         if transaction is None:
             return
         if _is_timed_out(transaction, now_ms):
-            self._abort_of_fenced(transaction, None, now_ms, effects)
+            self._abort_of_fenced(transaction, None, now_ms, effects, TOOK_TOO_LONG)
             if transaction.state is TransactionState.ONGOING:
                 effects.order(NeedProducerId(transactional_id))
                 self._alarms.set(transactional_id, now_ms + 1)

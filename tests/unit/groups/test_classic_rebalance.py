@@ -158,6 +158,13 @@ class TestHeartbeat:
         assert driver.heartbeat(leader.member_id) == Error.REBALANCE_IN_PROGRESS
         assert driver.join(leader.member_id).response.generation_id == 2
 
+    def test_that_a_member_is_out_is_noted(self, driver: Driver) -> None:
+        (leader,) = driver.stable(1)
+        effects = driver.group.expire(driver.now_ms + SESSION_MS)
+        assert effects.notes == [
+            f"group readers: {leader.member_id} is out, nothing was heard of it for {SESSION_MS} ms"
+        ]
+
     def test_commits_count_as_signs_of_life(self, driver: Driver) -> None:
         (leader,) = driver.stable(1)
         driver.pass_time(SESSION_MS - 1)

@@ -46,6 +46,14 @@ def test_the_search_is_as_frequent_as_configured_and_only_when_something_may_be_
     assert house.shard.next_deadline_ms == START_MS + HOUR_MS
 
 
+def test_that_a_transaction_is_aborted_by_its_timeout_is_noted() -> None:
+    house = Household(TransactionSettings(abort_timed_out_interval_ms=50))
+    house.ongoing(timeout_ms=120)
+    (note,) = house.shard.expire(house.now_ms + 150).notes
+    assert "aborted" in note
+    assert "longer than its timeout" in note
+
+
 def test_each_transaction_has_its_own_time() -> None:
     house = Household(TransactionSettings(abort_timed_out_interval_ms=1))
     producer = house.ongoing(timeout_ms=100)

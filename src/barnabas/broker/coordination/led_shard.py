@@ -179,6 +179,8 @@ class LedShard(Generic[S]):
         if effects.records:
             self._written.append(Written(effects.producer, effects.records))
         self._orders += effects.orders
+        for note in effects.notes:
+            logger.info("%s", note)
         for waiting, answer in effects.answers:
             self.answer(waiting, answer)
         self._surroundings.on_step(self)
