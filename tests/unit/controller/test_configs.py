@@ -170,7 +170,10 @@ def test_the_older_request_replaces_everything_that_a_resource_had() -> None:
         (
             incremental(GROUP, "g", ("consumer.session.timeout.ms", SET, "1")),
             Error.INVALID_CONFIG,
-            "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms",
+            (
+                "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms, "
+                "which is 45000"
+            ),
         ),
         (
             alter(TOPIC, "t", {"retention.ms": None}),
