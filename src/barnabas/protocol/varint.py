@@ -75,12 +75,18 @@ def write_uvarint(out: bytearray, value: int) -> None:
 
 
 def write_varint(out: bytearray, value: int) -> None:
+    if 0 <= value < 0x40:  # Lengths and deltas, nearly always.
+        out.append(value << 1)
+        return
     if not -(1 << 31) <= value < 1 << 31:
         raise EncodeError(f"{value} is out of the range of a varint of 32 bits")
     write_uvarint(out, (value << 1) ^ (value >> 31))
 
 
 def write_varlong(out: bytearray, value: int) -> None:
+    if 0 <= value < 0x40:
+        out.append(value << 1)
+        return
     if not -(1 << 63) <= value < 1 << 63:
         raise EncodeError(f"{value} is out of the range of a varint of 64 bits")
     raw = (value << 1) ^ (value >> 63)

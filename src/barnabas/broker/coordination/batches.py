@@ -64,6 +64,10 @@ def _filled(steps: Iterable[list[LogRecord]], max_bytes: int) -> Iterator[list[L
         if batch and size + step_size > max_bytes:
             yield batch
             batch, size = [], HEADER_SIZE
+        if size + step_size <= max_bytes:
+            batch += step
+            size += step_size
+            continue
         for record in step:
             record_size = _size_of(record)
             if batch and size + record_size > max_bytes:
@@ -81,4 +85,5 @@ def _encode(encode: Encode, record: Record, now_ms: int) -> LogRecord:
 
 
 def _size_of(record: LogRecord) -> int:
-    return RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
+    key, value = record.key, record.value
+    return RECORD_OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)

@@ -133,7 +133,9 @@ class ShardedCoordinator(Generic[S]):
         stepped, self._stepped = self._stepped, {}
         for led in stepped:
             led.finish_turn()
-        self._wait_for_deadlines()
+            # A deadline that was put off does not move the timer: it looks around when it goes off, and is set anew.
+            if led.deadline_ms is not None and (self._due_ms is None or led.deadline_ms < self._due_ms):
+                self._set_timer(led.deadline_ms)
 
     def _wait_for_deadlines(self) -> None:
         due_ms = min((led.deadline_ms for led in self._led.values() if led.deadline_ms is not None), default=None)

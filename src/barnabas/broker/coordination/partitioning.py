@@ -5,13 +5,18 @@ from Apache Kafka to here, or back, finds its groups and transactions where it l
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 
+NAMES_REMEMBERED = 10_000
+"""The hash is computed character by character, and members ask for the same name again and again."""
+
 _INT32_MIN = -(1 << 31)
 
 
+@lru_cache(maxsize=NAMES_REMEMBERED)
 def partition_of(name: str, partition_count: int) -> int:
     """Of a group id or a transactional id."""
     return _absolute(java_hash(name)) % partition_count
