@@ -229,12 +229,18 @@ def test_a_group_changes_its_protocol_member_by_member(
         consume_and_commit(group_confluent, joined, shared_topic)
         joined[number].close()
         joined[number] = members.join(group_confluent, group, [shared_topic], after)
-        settle(joined, lambda: is_spread(joined, shared_topic, [2, 2]), "they share again")
+        settle(joined, lambda: is_spread(joined, shared_topic, [2, 2]) and is_stable(group_confluent, group), "shared")
     consume_and_commit(group_confluent, joined, shared_topic)
     assert group_confluent.committed_offsets(group) == {(shared_topic, each): 15 for each in range(PARTITIONS)}
     assert kind_of(group_confluent, group) == (
         ConsumerGroupType.CONSUMER if after is MODERN else ConsumerGroupType.CLASSIC
     )
+
+
+def is_stable(client: ConfluentClient, group: str) -> bool:
+    """Whether no member has a rebalance ahead of it, in which it would forget how far it has read."""
+    state: ConsumerGroupState = client._admin().describe_consumer_groups([group])[group].result(30).state
+    return state is ConsumerGroupState.STABLE
 
 
 def consume_and_commit(client: ConfluentClient, members: list[Member], topic: str) -> None:

@@ -12,11 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from tools import apache_kafka
 
+from barnabas.protocol.errors import Error
+from barnabas.protocol.uuids import ZERO_UUID
 from barnabas.testing.node import Node
 from tests.clients.adapter import ClientError, ConsumerOptions, MemberOptions, Message
 from tests.clients.members import Members, receive
 from tests.clients.with_confluent import ConfluentClient
 from tests.peers import wait_until
+from tests.wire import transactions
+from tests.wire.connection import Connection
+from tests.wire.requests import Topic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +32,8 @@ TOPIC, GROUP = "kept", "kept-group"
 SETTINGS = {"offsets.topic.num.partitions": "4", "transaction.state.log.num.partitions": "4"}
 READ_COMMITTED = ConsumerOptions(isolation="read_committed")
 CONSUMER = MemberOptions(protocol="consumer")
+PRODUCE_THAT_ADDS, END_WITH_EPOCH = 12, 5
+"""The versions in which a partition joins a transaction by being written to, and an end raises the epoch."""
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 
 _TRANSACTION = re.compile(r" key: (\{.*?\}) payload: (\{.*\})$", re.MULTILINE)
@@ -61,13 +68,8 @@ def transaction_folder(apache_kafka_runs: None, tmp_path_factory: pytest.TempPat
             ender.begin()
             ender.send(TOPIC, [Message(b"aborted")])
             ender.abort()
-            left_open = client.transactional_producer("left-open")
-            left_open.begin()
-            left_open.send(TOPIC, [Message(b"open")])
+            write_in_transaction(node.port, b"open")
             offsets = client.committed_offsets(GROUP)
-            node.stop()
-            with contextlib.suppress(ClientError):
-                left_open.close()
     return TransactionFolder(path, offsets)
 
 
@@ -124,12 +126,12 @@ def test_kafka_goes_on_with_the_transactions_of_a_folder_and_barnabas_after_it(
     with apache_kafka.KafkaNode(path, properties=SETTINGS) as kafka:
         client = ConfluentClient(kafka.bootstrap)
         wait_until(lambda: has_offsets(client, transaction_folder.offsets), "Kafka has loaded the group")
-        end_and_write(client, b"from Kafka")
+        end_and_write(kafka.port, b"from Kafka")
         assert committed(client, 3) == [b"before", b"committed", b"from Kafka"]
     with Node(path, settings=SETTINGS) as node:
         client = ConfluentClient(node.bootstrap)
         wait_until(lambda: has_offsets(client, transaction_folder.offsets), "the node has loaded the group")
-        end_and_write(client, b"from Barnabas")
+        end_and_write(node.port, b"from Barnabas")
         assert committed(client, 4) == [b"before", b"committed", b"from Kafka", b"from Barnabas"]
 
 
@@ -140,12 +142,22 @@ def has_offsets(client: ConfluentClient, offsets: dict[tuple[str, int], int]) ->
         return False
 
 
-def end_and_write(client: ConfluentClient, text: bytes) -> None:
-    """The successor of a producer ends what that one left open, and commits something of its own."""
-    with contextlib.closing(client.transactional_producer("left-open")) as producer:
-        producer.begin()
-        producer.send(TOPIC, [Message(text)])
-        producer.commit()
+def write_in_transaction(port: int, text: bytes) -> transactions.Producer:
+    """A producer without a client library, whose transaction can be left as it is. What its predecessor left open is
+    aborted."""
+    with Connection(port) as connection:
+        transactions.await_transactions(connection, "left-open")
+        producer = transactions.init(connection, transactions.init_request("left-open"))
+        answer = transactions.write(connection, producer, Topic(TOPIC, ZERO_UUID), [text], version=PRODUCE_THAT_ADDS)
+        assert answer.error_code == Error.NONE
+    return producer
+
+
+def end_and_write(port: int, text: bytes) -> None:
+    producer = write_in_transaction(port, text)
+    with Connection(port) as connection:
+        assert transactions.commit(connection, producer, END_WITH_EPOCH) is Error.NONE
+        transactions.await_end(connection, producer.transactional_id)
 
 
 def committed(client: ConfluentClient, count: int) -> list[bytes | None]:
