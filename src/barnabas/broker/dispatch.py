@@ -147,7 +147,7 @@ class Dispatcher:
             connection.reply_bytes(encode_reply(header, route.handler(self._broker, request, caller)))
             return
         slot = connection.reserve()
-        task = self._broker.loop.create_task(self._answer_later(slot, header, route.handler, request, caller))
+        task = asyncio.ensure_future(self._answer_later(slot, header, route.handler, request, caller))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
