@@ -11,6 +11,7 @@ machine, or waking it from sleep, ends nobody's session.
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from barnabas.broker.coordination.kinds import Kind, S
@@ -19,7 +20,7 @@ from barnabas.broker.coordination.partitioning import partition_of
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from barnabas.broker.coordination.led_shard import Step
     from barnabas.broker.server import Broker
@@ -31,7 +32,7 @@ LOADS_AT_ONCE = 4
 T = TypeVar("T")
 
 
-class ShardedCoordinator(Generic[S]):
+class ShardedCoordinator(ABC, Generic[S]):
     """Follows the partitions that the node hosts from when it is made until it is closed."""
 
     def __init__(self, broker: Broker, kind: Kind[S]) -> None:
@@ -40,6 +41,7 @@ class ShardedCoordinator(Generic[S]):
         self._led: dict[int, LedShard[S]] = {}
         self._stepped: dict[LedShard[S], None] = {}
         """The shards in which something happened in this turn of the event loop."""
+        self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._due_ms: int | None = None
         """What the timer is set for."""
@@ -107,15 +109,23 @@ class ShardedCoordinator(Generic[S]):
 
     def close(self) -> None:
         """The node stops: whoever waits is sent off. May be called again."""
+        for task in self._tasks:
+            task.cancel()
         if self.follow in self._broker.replicas.listeners:
             self._broker.replicas.listeners.remove(self.follow)
         for index in list(self._led):
             self._give_up(index)
         self._set_timer(None)
 
+    @abstractmethod
     def carry_out(self, led: LedShard[S], orders: list[object]) -> None:
-        """Orders of a step hold now. Coordinators that have any say what is done."""
-        raise NotImplementedError(f"the {self._kind.what} of {led.hosted} ordered {orders}")
+        """Orders of a step hold now."""
+
+    def run_aside(self, order: Coroutine[Any, Any, None]) -> None:
+        """Carries out what has to wait for something, until the coordinator is closed."""
+        task = asyncio.ensure_future(order)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _give_up(self, index: int) -> None:
         led = self._led.pop(index)

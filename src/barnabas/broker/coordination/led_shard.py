@@ -172,8 +172,16 @@ class LedShard(Generic[S]):
     def expire(self) -> None:
         """The deadline has come."""
         self.deadline_ms = None
-        with suppress(KafkaError):  # The failure of a step is logged there, and nobody waits for an answer.
-            self.step(lambda shard, _, now_ms: shard.expire(now_ms), None)
+        self.step_unasked(lambda shard, now_ms: shard.expire(now_ms))
+
+    def step_unasked(self, step: Callable[[S, int], Effects]) -> None:
+        """A step that no client has asked for: where it fails, which `step` logs, nobody waits for an answer."""
+        with suppress(KafkaError):
+            self.step(lambda shard, _, now_ms: step(shard, now_ms), None)
+
+    def is_serving(self, shard: S) -> bool:
+        """Whether a shard still stands that gave an order. Where it resigned, or is read again, others give it anew."""
+        return self.refusal is None and self.shard is shard
 
     def _take(self, effects: Effects) -> None:
         if effects.records:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from barnabas.broker.coordination.batches import FIRST_SEQUENCE
@@ -17,7 +15,6 @@ from barnabas.groups.classic import GroupSettings
 from barnabas.groups.consumer_circumstances import ConsumerGroupSettings
 from barnabas.groups.consumer_regex import ResolveRegexes
 from barnabas.groups.shard import GroupShard, ShardSettings
-from barnabas.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,7 +45,6 @@ class GroupCoordinator(ShardedCoordinator[GroupShard]):
         )
         super().__init__(broker, kind)
         self._settings = shard_settings(broker.config)
-        self._tasks: set[asyncio.Task[None]] = set()
 
     def topics_deleted(self, topics: Iterable[TopicImage]) -> None:
         """Offsets of topics that are gone say nothing about later ones of the same name."""
@@ -57,23 +53,13 @@ class GroupCoordinator(ShardedCoordinator[GroupShard]):
 
     def carry_out(self, led: LedShard[GroupShard], orders: list[object]) -> None:
         for order in orders:
-            if not isinstance(order, ResolveRegexes):
-                super().carry_out(led, [order])
-                continue
-            task = asyncio.ensure_future(self._resolve(led, order))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            assert isinstance(order, ResolveRegexes), order
+            self.run_aside(self._resolve(led, order))
 
     async def _resolve(self, led: LedShard[GroupShard], order: ResolveRegexes) -> None:
         found = await self._broker.run_in_thread(order.find)
         if led.refusal is None:  # Where the shard is given up or read again, its members make the next one ask.
-            with suppress(KafkaError):  # The failure of a step is logged there, and nobody waits for an answer.
-                led.step(lambda shard, _, now_ms: shard.regexes_resolved(order, found, now_ms), None)
-
-    def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        super().close()
+            led.step_unasked(lambda shard, now_ms: shard.regexes_resolved(order, found, now_ms))
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """The broker's dynamic configuration may have changed."""

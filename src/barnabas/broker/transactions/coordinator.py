@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from barnabas.broker.coordination.coordinator import ShardedCoordinator
@@ -65,7 +64,6 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard]):
             commit_timeout_ms=lambda: broker.config.request_timeout_ms,
         )
         super().__init__(broker, kind)
-        self._tasks: set[asyncio.Task[None]] = set()
         self._ordered_last: dict[int, TransactionShard] = {}
         """Who gave the last orders in each partition."""
 
@@ -157,11 +155,9 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard]):
                 case WriteMarkers():
                     self._write_markers(led, led.shard, order, order.partitions)
                 case NeedProducerId():
-                    task = asyncio.ensure_future(self._abort_with_new_id(led, led.shard, order))
-                    self._tasks.add(task)
-                    task.add_done_callback(self._tasks.discard)
+                    self.run_aside(self._abort_with_new_id(led, led.shard, order))
                 case _:
-                    super().carry_out(led, [order])
+                    raise AssertionError(f"transactions do not order {order}")
 
     def _write_markers(
         self,
@@ -171,7 +167,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard]):
         partitions: Collection[TopicPartition],
     ) -> None:
         """Writes what is left of an order, and comes back to what could not be written."""
-        if not is_serving(led, shard):
+        if not led.is_serving(shard):
             return
 
         def on_done(errors: Mapping[TopicPartition, Error]) -> None:
@@ -196,7 +192,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard]):
         order: WriteMarkers,
         errors: Mapping[TopicPartition, Error],
     ) -> None:
-        if not is_serving(led, shard):
+        if not led.is_serving(shard):
             return
         failed = {partition: error for partition, error in errors.items() if error not in WRITTEN_OR_NEEDLESS}
         for partition, error in errors.items():
@@ -209,8 +205,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard]):
                     order.transactional_id,
                 )
         if not failed:
-            with suppress(KafkaError):  # The failure of a step is logged there, and nobody waits for an answer.
-                led.step(lambda shard, _, now_ms: shard.markers_written(order, now_ms), None)
+            led.step_unasked(lambda shard, now_ms: shard.markers_written(order, now_ms))
         elif Error.TRANSACTION_COORDINATOR_FENCED in failed.values():
             # A newer coordinator has been there: it is in charge of the transaction, and ends it.
             logger.error("the end of a transaction of %s is given up: %s", order.transactional_id, failed)
@@ -225,14 +220,8 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard]):
         except KafkaError as failed:
             logger.warning("the transaction of %s is aborted later: %s", order.transactional_id, failed)
             return
-        if is_serving(led, shard):
-            with suppress(KafkaError):
-                led.step(lambda shard, _, now_ms: shard.abort_timed_out(order, new_id, now_ms), None)
-
-    def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        super().close()
+        if led.is_serving(shard):
+            led.step_unasked(lambda shard, now_ms: shard.abort_timed_out(order, new_id, now_ms))
 
 
 def transaction_settings(config: BrokerConfig) -> TransactionSettings:
@@ -242,11 +231,6 @@ def transaction_settings(config: BrokerConfig) -> TransactionSettings:
         abort_timed_out_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
         remove_expired_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
     )
-
-
-def is_serving(led: LedShard[TransactionShard], shard: TransactionShard) -> bool:
-    """Whether the shard that gave an order still stands. Where it resigned, or is read again, others give it anew."""
-    return led.refusal is None and led.shard is shard
 
 
 def as_marker(order: WriteMarkers) -> EndMarker:
