@@ -13,7 +13,8 @@ member that asks · v10 names topics by id
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from barnabas.broker.api.group_steps import step_in_group
 from barnabas.broker.dispatch import handles
@@ -23,6 +24,7 @@ from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
     from typing import TypeAlias
 
     from barnabas.broker.dispatch import Caller
@@ -60,7 +62,7 @@ async def offset_commit(broker: Broker, request: m.OffsetCommitRequest, caller: 
         )
     except KafkaError as failed:
         response = m.OffsetCommitResponse(topics=[refuse_commit(topic, failed.error) for topic in request.topics])
-    response.topics = merge_commit_answers(refused, response.topics)
+    response.topics = merge_answers(refused, response.topics, attrgetter("name", "topic_id"))
     return response
 
 
@@ -106,13 +108,22 @@ def refuse_commit(topic: CommitTopic, error: Error) -> CommitTopicAnswer:
     )
 
 
-def merge_commit_answers(first: list[CommitTopicAnswer], second: list[CommitTopicAnswer]) -> list[CommitTopicAnswer]:
+class TopicAnswer(Protocol):
+    """A topic of the answer to a commit, be it in a transaction or not."""
+
+    partitions: list[Any]
+
+
+A = TypeVar("A", bound=TopicAnswer)
+
+
+def merge_answers(first: list[A], second: list[A], topic_of: Callable[[A], Hashable]) -> list[A]:
     """One entry for each topic, in the order in which they first come."""
-    by_topic = {(topic.name, topic.topic_id): topic for topic in first}
-    for topic in second:
-        before = by_topic.setdefault((topic.name, topic.topic_id), topic)
-        if before is not topic:
-            before.partitions = [*before.partitions, *topic.partitions]
+    by_topic = {topic_of(answer): answer for answer in first}
+    for answer in second:
+        before = by_topic.setdefault(topic_of(answer), answer)
+        if before is not answer:
+            before.partitions = [*before.partitions, *answer.partitions]
     return list(by_topic.values())
 
 

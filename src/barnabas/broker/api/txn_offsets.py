@@ -10,9 +10,10 @@ TRANSACTION_ABORTABLE · v5 adds the group to the transaction
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from barnabas.broker.api.group_offsets import has_partition
+from barnabas.broker.api.group_offsets import has_partition, merge_answers
 from barnabas.broker.coordination.partitioning import OFFSETS_TOPIC
 from barnabas.broker.dispatch import handles
 from barnabas.log.producer_state import NO_SEQUENCE
@@ -48,7 +49,7 @@ async def txn_offset_commit(
     except KafkaError as failed:
         error = for_version(failed.error, caller.api_version)
         response = m.TxnOffsetCommitResponse(topics=[refuse(topic, error) for topic in request.topics])
-    response.topics = merge(refused, response.topics)
+    response.topics = merge_answers(refused, response.topics, attrgetter("name"))
     return response
 
 
@@ -123,13 +124,3 @@ def refuse(topic: Topic, error: Error) -> TopicAnswer:
             for partition in topic.partitions
         ],
     )
-
-
-def merge(first: list[TopicAnswer], second: list[TopicAnswer]) -> list[TopicAnswer]:
-    """One entry for each topic, in the order in which they first come."""
-    by_topic = {topic.name: topic for topic in first}
-    for topic in second:
-        before = by_topic.setdefault(topic.name, topic)
-        if before is not topic:
-            before.partitions = [*before.partitions, *topic.partitions]
-    return list(by_topic.values())
