@@ -10,11 +10,13 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable
+from functools import partial
 from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.broker.connection import BadRequestError, Connection, Slot
+from barnabas.broker.pending import Pending
 from barnabas.protocol import codec, messages
 from barnabas.protocol.api import APIS, ApiKey, response_header_version
 from barnabas.protocol.headers import RequestHeader, parse_request_header
@@ -77,7 +79,8 @@ ROUTES: dict[int, Route] = {}
 
 
 def handles(api_key: ApiKey, *, versions: tuple[int, int]) -> Callable[[H], H]:
-    """Registers a handler of decoded requests: a function, or a coroutine function where it must wait."""
+    """Registers a handler of decoded requests: a function, which may return a `Pending` answer, or a coroutine function
+    where more has to wait than the answer."""
 
     def register(handler: H) -> H:
         _add_route(Route(api_key, versions, handler, None))
@@ -143,13 +146,20 @@ class Dispatcher:
             ) from error
         caller = Caller(header, connection)
         assert route.handler is not None
-        if not route.is_async:
-            connection.reply_bytes(encode_reply(header, route.handler(self._broker, request, caller)))
+        if route.is_async:
+            task = asyncio.ensure_future(
+                self._answer_later(connection.reserve(), header, route.handler, request, caller)
+            )
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
             return
-        slot = connection.reserve()
-        task = asyncio.ensure_future(self._answer_later(slot, header, route.handler, request, caller))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        answer = route.handler(self._broker, request, caller)
+        if isinstance(answer, Pending):
+            if not answer.done():
+                answer.when_done(partial(_answer_came, connection.reserve(), header, answer))
+                return
+            answer = answer.result()
+        connection.reply_bytes(encode_reply(header, answer))
 
     async def _answer_later(
         self, slot: Slot, header: RequestHeader, handler: Handler, request: Any, caller: Caller
@@ -162,14 +172,7 @@ class Dispatcher:
             slot.connection.close()
             raise
         except Exception:
-            logger.exception(
-                "%s: %s v%d failed in the node, correlation id %d",
-                slot.connection,
-                ApiKey(header.api_key).name,
-                header.api_version,
-                header.correlation_id,
-            )
-            slot.connection.close()
+            _answer_failed(slot, header)
             return
         slot.fill([reply])
 
@@ -191,6 +194,27 @@ class Dispatcher:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+
+
+def _answer_came(slot: Slot, header: RequestHeader, answer: Pending[Any]) -> None:
+    try:
+        reply = encode_reply(header, answer.result())
+    except Exception:
+        _answer_failed(slot, header)
+        return
+    slot.fill([reply])
+
+
+def _answer_failed(slot: Slot, header: RequestHeader) -> None:
+    """To be called while the exception is handled. No answer can come that the client would understand."""
+    logger.exception(
+        "%s: %s v%d failed in the node, correlation id %d",
+        slot.connection,
+        ApiKey(header.api_key).name,
+        header.api_version,
+        header.correlation_id,
+    )
+    slot.connection.close()
 
 
 def encode_reply(header: RequestHeader, response: Any) -> bytes:

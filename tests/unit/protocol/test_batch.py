@@ -13,7 +13,15 @@ from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPytho
 from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
 
 from barnabas.protocol import batch as batches
-from barnabas.protocol.batch import HEADER_SIZE, TimestampType, build_batch, crc_is_valid, iter_headers, read_header
+from barnabas.protocol.batch import (
+    HEADER_SIZE,
+    TimestampType,
+    build_batch,
+    build_plain_batch,
+    crc_is_valid,
+    iter_headers,
+    read_header,
+)
 from barnabas.protocol.compression import Codec
 from barnabas.protocol.errors import DecodeError, EncodeError
 from barnabas.protocol.records import Record, decode_records
@@ -88,6 +96,25 @@ def as_record(record: Any) -> Record:
 def test_records_are_read_as_they_were_written(records: list[Record], codec: Codec, base_offset: int) -> None:
     expected = [record._replace(offset=base_offset + index) for index, record in enumerate(records)]
     assert decode_records(build_batch(records, codec=codec, base_offset=base_offset)) == expected
+
+
+@given(
+    pairs=st.lists(st.tuples(st.none() | st.binary(max_size=200), st.none() | st.binary(max_size=200)), min_size=1),
+    timestamp=st.integers(0, 1 << 62),
+    is_transactional=st.booleans(),
+)
+def test_a_plain_batch_is_the_one_that_the_general_builder_makes(
+    pairs: list[tuple[bytes | None, bytes | None]], timestamp: int, is_transactional: bool
+) -> None:
+    producer: dict[str, Any] = {
+        "producer_id": 7,
+        "producer_epoch": 3,
+        "base_sequence": 0,
+        "is_transactional": is_transactional,
+    }
+    records = [Record(key=key, value=value, timestamp=timestamp) for key, value in pairs]
+    assert build_plain_batch(pairs, timestamp, **producer) == build_batch(records, **producer)
+    assert build_plain_batch(pairs, timestamp) == build_batch(records)
 
 
 def test_the_header_says_what_the_batch_was_built_with() -> None:

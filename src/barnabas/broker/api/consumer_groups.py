@@ -15,6 +15,7 @@ from barnabas.broker.api.cluster_view import GROUP_OPERATIONS
 from barnabas.broker.api.group_admin import by_partition
 from barnabas.broker.api.group_steps import step_in_group
 from barnabas.broker.dispatch import handles
+from barnabas.broker.pending import answered
 from barnabas.groups.classic_member import ClientInfo
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from barnabas.broker.dispatch import Caller
+    from barnabas.broker.pending import Pending
     from barnabas.broker.server import Broker
 
     Description: TypeAlias = m.ConsumerGroupDescribeResponse.DescribedGroup
@@ -41,18 +43,18 @@ def is_enabled(broker: Broker) -> bool:
 
 
 @handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 1))
-async def consumer_group_heartbeat(
+def consumer_group_heartbeat(
     broker: Broker, request: m.ConsumerGroupHeartbeatRequest, caller: Caller
-) -> m.ConsumerGroupHeartbeatResponse:
+) -> Pending[m.ConsumerGroupHeartbeatResponse]:
     if not is_enabled(broker):
-        return m.ConsumerGroupHeartbeatResponse(error_code=Error.UNSUPPORTED_VERSION)
+        return answered(m.ConsumerGroupHeartbeatResponse(error_code=Error.UNSUPPORTED_VERSION))
     client = ClientInfo(
         client_id=caller.client_id or "",
         host=f"/{caller.host}",
         version=caller.api_version,
         new_member_id=to_text(broker.random.uuid()),
     )
-    return await step_in_group(
+    return step_in_group(
         broker,
         request.group_id,
         lambda shard, reply_to, now_ms: shard.consumer_heartbeat(request, client, reply_to, now_ms),

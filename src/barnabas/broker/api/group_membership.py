@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.api.group_steps import step_in_group
 from barnabas.broker.dispatch import handles
+from barnabas.broker.pending import answered
 from barnabas.groups.classic_member import ClientInfo
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
@@ -25,6 +26,7 @@ from barnabas.protocol.errors import Error
 
 if TYPE_CHECKING:
     from barnabas.broker.dispatch import Caller
+    from barnabas.broker.pending import Pending
     from barnabas.broker.server import Broker
 
 JOIN_WITH_NULL_PROTOCOL = 7
@@ -36,24 +38,23 @@ MEMBER_ID_BYTES_MAX = (1 << 15) - 1
 
 
 @handles(ApiKey.JOIN_GROUP, versions=(0, 9))
-async def join_group(broker: Broker, request: m.JoinGroupRequest, caller: Caller) -> m.JoinGroupResponse:
+def join_group(broker: Broker, request: m.JoinGroupRequest, caller: Caller) -> Pending[m.JoinGroupResponse]:
+    def finish(response: m.JoinGroupResponse) -> m.JoinGroupResponse:
+        if response.error_code:
+            response.protocol_name = None if caller.api_version >= JOIN_WITH_NULL_PROTOCOL else ""
+        return response
+
     if not request.group_id:
-        response = m.JoinGroupResponse(error_code=Error.INVALID_GROUP_ID, member_id=request.member_id)
-    else:
-        response = await join(broker, request, client_of(broker, request, caller))
-    if response.error_code:
-        response.protocol_name = None if caller.api_version >= JOIN_WITH_NULL_PROTOCOL else ""
-    return response
-
-
-async def join(broker: Broker, request: m.JoinGroupRequest, client: ClientInfo) -> m.JoinGroupResponse:
+        return answered(finish(m.JoinGroupResponse(error_code=Error.INVALID_GROUP_ID, member_id=request.member_id)))
+    client = client_of(broker, request, caller)
     if len(client.new_member_id.encode()) > MEMBER_ID_BYTES_MAX:
-        return m.JoinGroupResponse(error_code=Error.UNKNOWN_SERVER_ERROR)
-    return await step_in_group(
+        return answered(finish(m.JoinGroupResponse(error_code=Error.UNKNOWN_SERVER_ERROR)))
+    return step_in_group(
         broker,
         request.group_id,
         lambda shard, reply_to, now_ms: shard.join(request, client, reply_to, now_ms),
         m.JoinGroupResponse,
+        finish,
     )
 
 
@@ -66,12 +67,12 @@ def client_of(broker: Broker, request: m.JoinGroupRequest, caller: Caller) -> Cl
 
 
 @handles(ApiKey.SYNC_GROUP, versions=(0, 5))
-async def sync_group(broker: Broker, request: m.SyncGroupRequest, caller: Caller) -> m.SyncGroupResponse:
+def sync_group(broker: Broker, request: m.SyncGroupRequest, caller: Caller) -> Pending[m.SyncGroupResponse]:
     if caller.api_version >= SYNC_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
-        return m.SyncGroupResponse(error_code=Error.INCONSISTENT_GROUP_PROTOCOL)
+        return answered(m.SyncGroupResponse(error_code=Error.INCONSISTENT_GROUP_PROTOCOL))
     if not request.group_id:
-        return m.SyncGroupResponse(error_code=Error.INVALID_GROUP_ID)
-    return await step_in_group(
+        return answered(m.SyncGroupResponse(error_code=Error.INVALID_GROUP_ID))
+    return step_in_group(
         broker,
         request.group_id,
         lambda shard, reply_to, now_ms: shard.sync(request, reply_to, now_ms),
@@ -80,38 +81,45 @@ async def sync_group(broker: Broker, request: m.SyncGroupRequest, caller: Caller
 
 
 @handles(ApiKey.HEARTBEAT, versions=(0, 4))
-async def heartbeat(
+def heartbeat(
     broker: Broker,
     request: m.HeartbeatRequest,
     caller: Caller,  # noqa: ARG001 (every handler takes it)
-) -> m.HeartbeatResponse:
+) -> Pending[m.HeartbeatResponse]:
     """While the group is being loaded every member is believed to be one: its session begins anew anyway."""
     if not request.group_id:
-        return m.HeartbeatResponse(error_code=Error.INVALID_GROUP_ID)
-    response = await step_in_group(
+        return answered(m.HeartbeatResponse(error_code=Error.INVALID_GROUP_ID))
+    return step_in_group(
         broker,
         request.group_id,
         lambda shard, reply_to, now_ms: shard.heartbeat(request, reply_to, now_ms),
-        m.HeartbeatResponse,
+        refuse_heartbeat,
     )
-    if response.error_code == Error.COORDINATOR_LOAD_IN_PROGRESS:
-        response.error_code = Error.NONE
-    return response
+
+
+def refuse_heartbeat(error_code: Error) -> m.HeartbeatResponse:
+    is_loading = error_code is Error.COORDINATOR_LOAD_IN_PROGRESS
+    return m.HeartbeatResponse(error_code=Error.NONE if is_loading else error_code)
 
 
 @handles(ApiKey.LEAVE_GROUP, versions=(0, 5))
-async def leave_group(broker: Broker, request: m.LeaveGroupRequest, caller: Caller) -> m.LeaveGroupResponse:
+def leave_group(broker: Broker, request: m.LeaveGroupRequest, caller: Caller) -> Pending[m.LeaveGroupResponse]:
     if not request.group_id:
-        return m.LeaveGroupResponse(error_code=Error.INVALID_GROUP_ID)
-    if caller.api_version < LEAVE_WITH_MANY_MEMBERS:
+        return answered(m.LeaveGroupResponse(error_code=Error.INVALID_GROUP_ID))
+    leaves_alone = caller.api_version < LEAVE_WITH_MANY_MEMBERS
+    if leaves_alone:
         request.members = [m.LeaveGroupRequest.MemberIdentity(member_id=request.member_id)]
         request.member_id = ""
-    response = await step_in_group(
+    return step_in_group(
         broker,
         request.group_id,
         lambda shard, reply_to, now_ms: shard.leave(request, reply_to, now_ms),
         m.LeaveGroupResponse,
+        for_the_only_member if leaves_alone else None,
     )
-    if caller.api_version < LEAVE_WITH_MANY_MEMBERS and response.members:
-        return m.LeaveGroupResponse(error_code=response.error_code or response.members[0].error_code)
-    return response
+
+
+def for_the_only_member(response: m.LeaveGroupResponse) -> m.LeaveGroupResponse:
+    if not response.members:
+        return response
+    return m.LeaveGroupResponse(error_code=response.error_code or response.members[0].error_code)

@@ -13,11 +13,13 @@ member that asks · v10 names topics by id
 
 from __future__ import annotations
 
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from barnabas.broker.api.group_steps import step_in_group
 from barnabas.broker.dispatch import handles
+from barnabas.broker.pending import Pending, answered
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error, KafkaError
@@ -51,17 +53,23 @@ NO_OFFSET = -1
 
 
 @handles(ApiKey.OFFSET_COMMIT, versions=(2, 10))
-async def offset_commit(broker: Broker, request: m.OffsetCommitRequest, caller: Caller) -> m.OffsetCommitResponse:
+def offset_commit(broker: Broker, request: m.OffsetCommitRequest, caller: Caller) -> Pending[m.OffsetCommitResponse]:
     refused, request.topics = split_commit(broker.image.topics, request, caller.api_version)
     if not request.topics:
-        return m.OffsetCommitResponse(topics=refused)
-    try:
-        response: m.OffsetCommitResponse = await broker.groups.step(
-            request.group_id,
-            lambda shard, reply_to, now_ms: shard.commit_offsets(request, caller.api_version, reply_to, now_ms),
-        )
-    except KafkaError as failed:
-        response = m.OffsetCommitResponse(topics=[refuse_commit(topic, failed.error) for topic in request.topics])
+        return answered(m.OffsetCommitResponse(topics=refused))
+    answer = Pending(
+        lambda error: m.OffsetCommitResponse(topics=[refuse_commit(topic, error) for topic in request.topics]),
+        partial(beside_refused, refused) if refused else None,
+    )
+    broker.groups.begin_step(
+        request.group_id,
+        lambda shard, reply_to, now_ms: shard.commit_offsets(request, caller.api_version, reply_to, now_ms),
+        answer,
+    )
+    return answer
+
+
+def beside_refused(refused: list[CommitTopicAnswer], response: m.OffsetCommitResponse) -> m.OffsetCommitResponse:
     response.topics = merge_answers(refused, response.topics, attrgetter("name", "topic_id"))
     return response
 
@@ -79,7 +87,8 @@ def split_commit(
             refused.append(refuse_commit(asked, error))
             continue
         asked.name, asked.topic_id = topic.name, topic.topic_id
-        missing = [each for each in asked.partitions if not has_partition(topic, each.partition_index)]
+        count = len(topic.partitions)
+        missing = [each for each in asked.partitions if not 0 <= each.partition_index < count]
         if missing:
             asked.partitions = [each for each in asked.partitions if has_partition(topic, each.partition_index)]
             not_there = m.OffsetCommitRequest.OffsetCommitRequestTopic(

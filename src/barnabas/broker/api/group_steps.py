@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from barnabas.protocol.errors import KafkaError
+from barnabas.broker.pending import Pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,10 +16,14 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-async def step_in_group(broker: Broker, group_id: str, step: Step[GroupShard], response: Callable[..., R]) -> R:
+def step_in_group(
+    broker: Broker,
+    group_id: str,
+    step: Step[GroupShard],
+    response: Callable[..., R],
+    finish: Callable[[R], R] | None = None,
+) -> Pending[R]:
     """The answer of the step, or one that holds nothing but why there is none."""
-    try:
-        answer: R = await broker.groups.step(group_id, step)
-    except KafkaError as failed:
-        return response(error_code=failed.error)
+    answer = Pending(lambda error: response(error_code=error), finish)
+    broker.groups.begin_step(group_id, step, answer)
     return answer

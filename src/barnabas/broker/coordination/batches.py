@@ -7,19 +7,17 @@ producer's transaction is in batches of that producer.
 
 from __future__ import annotations
 
-from itertools import groupby
-from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from barnabas.protocol.batch import HEADER_SIZE, build_batch
-from barnabas.protocol.record import Record as LogRecord
+from barnabas.protocol.batch import HEADER_SIZE, build_plain_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable
 
-    from barnabas.coordination.effects import Producer, Record
+    from barnabas.coordination.effects import Effects, Producer, Record
 
-    Encode = Callable[[Record], tuple[bytes, bytes | None]]
+    Pair = tuple[bytes, bytes | None]
+    Encode = Callable[[Record], Pair]
 
 RECORD_OVERHEAD_BYTES = 32
 """At most: a record's length, attributes, deltas, lengths of key and value, and count of headers."""
@@ -30,60 +28,45 @@ FIRST_SEQUENCE = 0
 but Kafka's coordinator of groups writes this, and its coordinator of transactions does not."""
 
 
-class Written(NamedTuple):
-    """What one step wants written."""
-
-    producer: Producer | None
-    records: Sequence[Record]
-
-
 def batches_of(
-    steps: Iterable[Written], encode: Encode, max_bytes: int, now_ms: int, base_sequence: int = FIRST_SEQUENCE
-) -> Iterator[bytes]:
+    steps: Iterable[Effects], encode: Encode, max_bytes: int, now_ms: int, base_sequence: int = FIRST_SEQUENCE
+) -> list[bytes]:
     """In order, uncompressed, each of at most `max_bytes` unless a single record is larger."""
-    for producer, of_producer in groupby(steps, attrgetter("producer")):
-        encoded = ([_encode(encode, record, now_ms) for record in step.records] for step in of_producer)
-        for batch in _filled(encoded, max_bytes):
-            if producer is None:
-                yield build_batch(batch, base_sequence=base_sequence)
-            else:
-                yield build_batch(
-                    batch,
-                    producer_id=producer.producer_id,
-                    producer_epoch=producer.epoch,
-                    base_sequence=base_sequence,
-                    is_transactional=True,
-                )
-
-
-def _filled(steps: Iterable[list[LogRecord]], max_bytes: int) -> Iterator[list[LogRecord]]:
-    batch: list[LogRecord] = []
+    batches: list[bytes] = []
+    filling: list[Pair] = []
     size = HEADER_SIZE
+    producer: Producer | None = None
     for step in steps:
-        step_size = sum(map(_size_of, step))
-        if batch and size + step_size > max_bytes:
-            yield batch
-            batch, size = [], HEADER_SIZE
-        if size + step_size <= max_bytes:
-            batch += step
-            size += step_size
-            continue
-        for record in step:
-            record_size = _size_of(record)
-            if batch and size + record_size > max_bytes:
-                yield batch
-                batch, size = [], HEADER_SIZE
-            batch.append(record)
-            size += record_size
-    if batch:
-        yield batch
+        pairs = [encode(record) for record in step.records]
+        if filling and (step.producer != producer or size + sum(map(_size_of, pairs)) > max_bytes):
+            batches.append(_batch(filling, now_ms, producer, base_sequence))
+            filling, size = [], HEADER_SIZE
+        producer = step.producer
+        for pair in pairs:
+            pair_size = _size_of(pair)
+            if filling and size + pair_size > max_bytes:
+                batches.append(_batch(filling, now_ms, producer, base_sequence))
+                filling, size = [], HEADER_SIZE
+            filling.append(pair)
+            size += pair_size
+    if filling:
+        batches.append(_batch(filling, now_ms, producer, base_sequence))
+    return batches
 
 
-def _encode(encode: Encode, record: Record, now_ms: int) -> LogRecord:
-    key, value = encode(record)
-    return LogRecord(value=value, key=key, timestamp=now_ms)
+def _batch(pairs: list[Pair], now_ms: int, producer: Producer | None, base_sequence: int) -> bytes:
+    if producer is None:
+        return build_plain_batch(pairs, now_ms, base_sequence=base_sequence)
+    return build_plain_batch(
+        pairs,
+        now_ms,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        base_sequence=base_sequence,
+        is_transactional=True,
+    )
 
 
-def _size_of(record: LogRecord) -> int:
-    key, value = record.key, record.value
-    return RECORD_OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
+def _size_of(pair: Pair) -> int:
+    key, value = pair
+    return RECORD_OVERHEAD_BYTES + len(key) + (len(value) if value else 0)

@@ -22,7 +22,7 @@ from barnabas.protocol.errors import Error, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from barnabas.broker.coordination.led_shard import Step
+    from barnabas.broker.coordination.led_shard import Step, Waiting
     from barnabas.broker.server import Broker
     from barnabas.coordination.effects import Effects
 
@@ -58,12 +58,18 @@ class ShardedCoordinator(ABC, Generic[S]):
         topic = self._broker.image.topics.get(self._kind.topic)
         return partition_of(name, self._kind.partition_count() if topic is None else len(topic.partitions))
 
-    async def step(self, name: str, step: Step[S]) -> Any:
-        """Takes a step in the partition of a name. Returns its answer once that holds; KafkaError if it does not."""
-        led = self.serving(self.partition_of(name))
+    def step(self, name: str, step: Step[S]) -> asyncio.Future[Any]:
+        """Takes a step in the partition of a name. Its answer comes once it holds; KafkaError if it does not."""
         answer: asyncio.Future[Any] = self._broker.loop.create_future()
-        led.step(step, answer)
-        return await answer
+        self.begin_step(name, step, answer)
+        return answer
+
+    def begin_step(self, name: str, step: Step[S], waiting: Waiting) -> None:
+        """Takes a step in the partition of a name. Its answer goes to `waiting`, and so does what goes wrong."""
+        try:
+            self.serving(self.partition_of(name)).step(step, waiting)
+        except KafkaError as failed:
+            waiting.set_exception(failed)
 
     async def read(self, name: str, read: Callable[[S], T]) -> T:
         """Looks at what is called so. What is seen is told when all of it is committed."""

@@ -20,9 +20,9 @@ import asyncio
 import logging
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Generic, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, cast
 
-from barnabas.broker.coordination.batches import Written, batches_of
+from barnabas.broker.coordination.batches import batches_of
 from barnabas.broker.coordination.failures import for_clients
 from barnabas.broker.coordination.kinds import Kind, S
 from barnabas.broker.coordination.loading import replay_log
@@ -32,7 +32,6 @@ from barnabas.replication.purgatory import Parked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from barnabas.broker.server import Broker
     from barnabas.coordination.effects import Effects, ReplyTo
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from barnabas.log.partition_log import Appended
     from barnabas.replication.hosted import HostedPartition
 
-    Answers = list[tuple[ReplyTo, object]]
+    Answers = list[tuple["Waiting", object]]
     Step = Callable[[S, ReplyTo, int], Effects]
     """Takes the shard, whom to answer, and the time in ms."""
 
@@ -48,6 +47,16 @@ logger = logging.getLogger("barnabas.coordination")
 
 RETRY_LOADING_SECONDS = 2.0
 """After a log that could not be read, before it is tried again."""
+
+
+class Waiting(Protocol):
+    """Whoever asked, as the driver knows them: a future, or what is like one. Shards only hand it back."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, answer: Any, /) -> None: ...
+
+    def set_exception(self, error: BaseException, /) -> None: ...
 
 
 class Surroundings(NamedTuple, Generic[S]):
@@ -89,8 +98,8 @@ class LedShard(Generic[S]):
         """What requests are answered while the shard cannot be asked; None when it can."""
         self.deadline_ms: int | None = None
         """When time alone changes something, as of the end of the last turn."""
-        self._written: list[Written] = []
-        """Of this turn, step by step."""
+        self._written: list[Effects] = []
+        """The steps of this turn that want something written."""
         self._answers: Answers = []
         """Of this turn."""
         self._orders: list[object] = []
@@ -185,15 +194,15 @@ class LedShard(Generic[S]):
 
     def _take(self, effects: Effects) -> None:
         if effects.records:
-            self._written.append(Written(effects.producer, effects.records))
+            self._written.append(effects)
         self._orders += effects.orders
         for note in effects.notes:
             logger.info("%s", note)
-        for waiting, answer in effects.answers:
+        for waiting, answer in cast("Answers", effects.answers):
             self.answer(waiting, answer)
         self._surroundings.on_step(self)
 
-    def answer(self, waiting: ReplyTo, answer: object) -> None:
+    def answer(self, waiting: Waiting, answer: object) -> None:
         """Answers when all that the state has now is committed, which is at once while nothing is under way."""
         if self._written or self._answers or not self._is_all_committed():
             self._answers.append((waiting, answer))
@@ -227,10 +236,18 @@ class LedShard(Generic[S]):
             except EncodeError as error:
                 self._drop_back(KafkaError(Error.UNKNOWN_SERVER_ERROR, str(error)), answers)
                 return
-        if written or answers or orders:
+        is_to_be_synced = bool(written) and self.hosted.must_flush()
+        if self._is_all_committed() and not is_to_be_synced:
+            self._deliver(answers, orders)
+        elif written or answers or orders:
             delivery = Delivery(self, self._written_to, answers, orders)
-            self._deliver_when_committed(delivery, is_to_be_synced=bool(written) and self.hosted.must_flush())
+            self._deliver_when_committed(delivery, is_to_be_synced=is_to_be_synced)
         self.deadline_ms = self.shard.next_deadline_ms
+
+    def _deliver(self, answers: Answers, orders: list[object]) -> None:
+        deliver(answers)
+        if orders:
+            self._surroundings.carry_out(self, orders)
 
     def _deliver_when_committed(self, delivery: Delivery, *, is_to_be_synced: bool) -> None:
         self._undelivered.append(delivery)
@@ -244,7 +261,7 @@ class LedShard(Generic[S]):
         timeout_ms = self._surroundings.kind.commit_timeout_ms()
         self._surroundings.broker.purgatory.park(delivery, timeout_ms, [self.hosted.watchers])
 
-    def _append(self, written: list[Written]) -> None:
+    def _append(self, written: list[Effects]) -> None:
         hosted = self.hosted
         if hosted.state.leader_epoch != self.epoch:
             raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER, f"{hosted} is no longer led in epoch {self.epoch}")
@@ -257,9 +274,7 @@ class LedShard(Generic[S]):
         while self._undelivered and self._undelivered[0].is_ready():
             delivery = self._undelivered.popleft()
             self._surroundings.broker.purgatory.cancel(delivery)
-            deliver(delivery.answers)
-            if delivery.orders:
-                self._surroundings.carry_out(self, delivery.orders)
+            self._deliver(delivery.answers, delivery.orders)
 
     def give_up(self, delivery: Delivery) -> None:
         """What was written is not committed in time, which says nothing of what becomes of it later: nobody waits for
@@ -316,7 +331,7 @@ class LedShard(Generic[S]):
         """Sends off whoever waits in the shard, and serves nobody any more. What it ordered is void: whoever reads the
         log next finds there what is still to be done, and does it once."""
         if self.refusal is None:
-            deliver([*self.shard.resign().answers])
+            deliver(cast("Answers", self.shard.resign().answers))
         self.refusal = Error.NOT_COORDINATOR
         self.deadline_ms = None
         self._written = []
@@ -372,13 +387,11 @@ class Delivery(Parked):
 def deliver(answers: Answers) -> None:
     """Whoever asked may be gone meanwhile."""
     for waiting, answer in answers:
-        assert isinstance(waiting, asyncio.Future)
         if not waiting.done():
             waiting.set_result(answer)
 
 
 def refuse(answers: Answers, error: KafkaError) -> None:
     for waiting, _ in answers:
-        assert isinstance(waiting, asyncio.Future)
         if not waiting.done():
             waiting.set_exception(KafkaError(error.error, error.message))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.coordination.batches import Written, batches_of
-from barnabas.coordination.effects import Producer, ProducerId
+from barnabas.broker.coordination.batches import batches_of
+from barnabas.coordination.effects import Effects, Producer, ProducerId
 from barnabas.groups import records
 from barnabas.protocol import messages as m
 from barnabas.protocol.batch import read_header
@@ -24,7 +24,13 @@ def a_step(group_id: str, partitions: range, metadata: str = "") -> list[Record]
 
 
 def written(*steps: list[Record], max_bytes: int = LARGE, producer: Producer | None = None) -> list[bytes]:
-    return list(batches_of([Written(producer, step) for step in steps], records.encode, max_bytes, NOW_MS))
+    return batches_of([effects(producer, step) for step in steps], records.encode, max_bytes, NOW_MS)
+
+
+def effects(producer: Producer | None, step: list[Record]) -> Effects:
+    wanted = Effects(producer)
+    wanted.records += step
+    return wanted
 
 
 def contents(batch: bytes) -> list[Record | None]:
@@ -72,8 +78,8 @@ def test_a_tombstone_has_no_value() -> None:
 
 def test_what_a_producer_writes_in_its_transaction_is_in_batches_of_that_producer() -> None:
     producer = Producer(ProducerId(7), epoch=3)
-    steps = [Written(None, a_step("g1", range(1))), Written(producer, a_step("g2", range(1)))]
-    batches = list(batches_of([*steps, steps[1], steps[0]], records.encode, LARGE, NOW_MS))
+    steps = [effects(None, a_step("g1", range(1))), effects(producer, a_step("g2", range(1)))]
+    batches = batches_of([*steps, steps[1], steps[0]], records.encode, LARGE, NOW_MS)
     headers = [read_header(batch) for batch in batches]
     assert [header.record_count for header in headers] == [1, 2, 1]
     assert [header.is_transactional for header in headers] == [False, True, False]

@@ -192,8 +192,11 @@ def test_a_step_that_fails_in_the_node_is_undone_and_what_came_before_it_stands(
                 shard.commit_offsets(house.commit_request("g", 9), 9, reply_to, now_ms)
                 raise RuntimeError("a mistake in the node")
 
+            async def fail() -> None:
+                await house.groups.step("g", fails)
+
             before = asyncio.ensure_future(house.commit("g", 1))
-            failing = asyncio.ensure_future(refused(house.groups.step("g", fails)))
+            failing = asyncio.ensure_future(refused(fail()))
             assert await before == Error.NONE
             assert await failing is Error.UNKNOWN_SERVER_ERROR
             await house.loaded()
