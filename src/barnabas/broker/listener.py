@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("barnabas.listener")
 
 ACCEPTS_PER_TURN = 64
+BACKLOG_MIN = 1024
+"""Connections are accepted between two turns of the loop. Kafka has a thread for that, and can do with the 50 that are
+the default of `socket.listen.backlog.size`; here the 51st client to come within one turn would wait a second."""
 ALONE_SECONDS = 0.1
 
 
@@ -109,7 +112,7 @@ class ListenerServer:
             if self._receive_buffer_bytes > 0:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
             sock.bind((host, self.listener.port))
-            sock.listen(backlog)
+            sock.listen(max(backlog, BACKLOG_MIN))
         except OSError as error:
             sock.close()
             raise OSError(
