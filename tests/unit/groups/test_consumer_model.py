@@ -16,7 +16,7 @@ from barnabas.groups.consumer_member import STATIC_LEAVE_EPOCH
 from barnabas.protocol.errors import Error
 from barnabas.protocol.uuids import Uuid
 from tests.unit.groups.consumer_driver import GROUP, Driver, Member
-from tests.unit.groups.consumer_requests import beat, topic
+from tests.unit.groups.consumer_requests import REBALANCE_TIMEOUT_MS, beat, topic
 
 INTERVAL_MS = 1_000
 SESSION_MS = 45_000
@@ -36,6 +36,14 @@ class Client(Member):
         self.number = number
         self.lives = 0
         self.subscription: dict[str, Any] = {}
+        self.has_missed_an_answer = False
+
+    def news(self, **changed: Any) -> dict[str, Any]:
+        """What its next heartbeat tells beside what it owns: all, if it does not know what it was last told."""
+        if not self.has_missed_an_answer:
+            return changed
+        self.has_missed_an_answer = False
+        return {"rebalance_timeout_ms": REBALANCE_TIMEOUT_MS, **self.subscription}
 
     def be_born_again(self) -> None:
         self.lives += 1
@@ -113,7 +121,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def beat(self, number: int) -> None:
         client = self.clients[number]
         if client.is_in:
-            response = self.driver.beat(client)
+            response = self.driver.beat(client, **client.news())
             allowed = (Error.NONE, Error.FENCED_MEMBER_EPOCH, Error.UNKNOWN_MEMBER_ID, Error.FENCED_INSTANCE_ID)
             assert response.error_code in (*allowed, Error.GROUP_ID_NOT_FOUND)
             if response.error_code not in (Error.NONE, Error.FENCED_MEMBER_EPOCH):
@@ -131,13 +139,14 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         if client.is_in:
             fields = {"instance_id": client.instance_id}
             self.driver.ask(beat(GROUP, client.member_id, client.epoch, client.owned, **fields))
+            client.has_missed_an_answer = True
 
     @rule(number=clients, topics=subscriptions)
     def change_the_subscription(self, number: int, topics: list[str]) -> None:
         client = self.clients[number]
         if client.is_in and self._is_member(client):
             client.subscription = {"subscribed_topic_names": topics, "subscribed_topic_regex": ""}
-            self.driver.beat(client, **client.subscription)
+            self.driver.beat(client, **client.news(**client.subscription))
 
     @rule(number=clients)
     def leave(self, number: int) -> None:
