@@ -13,6 +13,8 @@ takes the next answer. Any failure leaves the stream in an unknown state and clo
 
 from __future__ import annotations
 
+import math
+import select
 import socket
 import struct
 import time
@@ -26,6 +28,7 @@ from barnabas.protocol.errors import Error
 from barnabas.protocol.headers import parse_response_header, write_request_header
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from barnabas.protocol.messages import Message
@@ -64,6 +67,14 @@ class UnsupportedVersionError(WireError):
     """The two sides have no version of this API in common."""
 
 
+class AuthenticationError(WireError):
+    """The two sides do not trust each other: a certificate, a password or a mechanism is not accepted."""
+
+
+TRANSIENT: Final = (ConnectError, ConnectionLostError, AnswerTimeoutError)
+"""Failures that a new connection may not meet, once a broker is back."""
+
+
 class VersionRange(NamedTuple):
     lowest: int
     highest: int
@@ -80,11 +91,21 @@ class Expected(NamedTuple):
 class Connection:
     """One TCP connection to one broker. Not for use by several threads at once."""
 
-    def __init__(self, host: str, port: int, *, client_id: str = "barnabas", timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str = "barnabas",
+        timeout_s: float = TIMEOUT_S,
+        secure: Callable[[socket.socket], socket.socket] | None = None,
+    ) -> None:
         self.host = host
         self.port = port
         self.client_id = client_id
         self.timeout_s = timeout_s
+        self.usable_until = math.inf
+        """When, by the monotonic clock, the broker stops accepting requests here."""
         self._expected: deque[Expected] = deque()
         self._next_correlation_id = 0
         self._versions: dict[int, VersionRange] | None = None
@@ -92,7 +113,13 @@ class Connection:
             self._socket = socket.create_connection((host, port), timeout_s)
         except OSError as error:
             raise ConnectError(f"cannot connect to {self.address}: {error.strerror or error}") from error
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if secure is not None:
+                self._socket = secure(self._socket)
+        except BaseException:
+            self._socket.close()
+            raise
 
     @property
     def address(self) -> str:
@@ -151,17 +178,18 @@ class Connection:
             self.close()
             raise
 
-    def newest_version(self, api_key: int) -> int:
-        """The newest version of an API that both sides know."""
+    def newest_version(self, api_key: int, at_most: int | None = None) -> int:
+        """The newest version of an API that both sides know, or the newest up to one that the caller can use."""
         ours = APIS[api_key]
+        newest = ours.max_version if at_most is None else min(at_most, ours.max_version)
         theirs = self.versions().get(api_key)
         if theirs is None:
             raise UnsupportedVersionError(f"{self.address} does not know {api_name(api_key)}")
-        version = min(ours.max_version, theirs.highest)
+        version = min(newest, theirs.highest)
         if version < max(ours.min_version, theirs.lowest):
             raise UnsupportedVersionError(
                 f"{self.address} speaks {api_name(api_key)} {theirs.lowest} to {theirs.highest}, "
-                f"this client {ours.min_version} to {ours.max_version}"
+                f"this client {ours.min_version} to {newest}"
             )
         return version
 
@@ -175,6 +203,20 @@ class Connection:
                 raise UnsupportedVersionError(f"{self.address} refused ApiVersions: error {response.error_code}")
             self._versions = {key.api_key: VersionRange(key.min_version, key.max_version) for key in response.api_keys}
         return self._versions
+
+    def is_usable(self) -> bool:
+        """Whether it makes sense to send: nothing has failed here, and the other side has not left meanwhile.
+
+        Brokers close connections that are idle for long. When no answer is due, something to read can only be that.
+        """
+        if self._socket.fileno() < 0:
+            return False
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        if self._expected or (time.monotonic() < self.usable_until and not poll.poll(0)):
+            return True
+        self.close()
+        return False
 
     def close(self) -> None:
         self._socket.close()
@@ -194,7 +236,7 @@ class Connection:
         if not _LENGTH.size <= length <= RESPONSE_BYTES_MAX:
             raise MalformedAnswerError(
                 f"{self.address} announced an answer of {length} bytes to {api_name(expected.api_key)} "
-                f"(allowed: {_LENGTH.size} to {RESPONSE_BYTES_MAX}); is this a Kafka listener without TLS?"
+                f"(allowed: {_LENGTH.size} to {RESPONSE_BYTES_MAX}); is this a Kafka listener, and one without TLS?"
             )
         return self._read_exactly(length, expected, deadline)
 

@@ -6,6 +6,7 @@ import contextlib
 import socket
 import struct
 import threading
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -313,3 +314,37 @@ def test_only_requests_can_be_sent() -> None:
         pytest.raises(ValueError, match="MetadataResponse is not a request"),
     ):
         connection.send_nowait(ANSWER, 12)
+
+
+def test_a_caller_may_want_no_version_newer_than_one() -> None:
+    with server(lambda peer: peer.offer((ApiKey.METADATA, 1, 9))) as port, Connection(HOST, port) as connection:
+        assert connection.newest_version(ApiKey.METADATA, 5) == 5
+        assert connection.newest_version(ApiKey.METADATA, 12) == 9
+        with pytest.raises(wire.UnsupportedVersionError, match="this client 0 to 0"):
+            connection.newest_version(ApiKey.METADATA, 0)
+
+
+def test_a_connection_is_usable_until_the_other_side_leaves_it() -> None:
+    may_leave = threading.Event()
+    with server(lambda _: may_leave.wait(10)) as port, Connection(HOST, port) as connection:
+        assert connection.is_usable()
+        may_leave.set()
+        connection._socket.settimeout(10)
+        assert connection._socket.recv(1, socket.MSG_PEEK) == b""
+        assert not connection.is_usable()
+
+
+def test_a_connection_is_usable_for_as_long_as_the_broker_accepts_its_login() -> None:
+    with server(lambda peer: peer.connection.recv(1)) as port, Connection(HOST, port) as connection:
+        connection.usable_until = time.monotonic() + 3_600
+        assert connection.is_usable()
+        connection.usable_until = time.monotonic()
+        assert not connection.is_usable()
+
+
+def test_a_connection_with_an_answer_to_come_is_not_taken_for_one_that_was_left() -> None:
+    with server(lambda peer: peer.answer(peer.read(), ANSWER)) as port, Connection(HOST, port) as connection:
+        connection.send_nowait(METADATA, 12)
+        connection._socket.recv(1, socket.MSG_PEEK)
+        assert connection.is_usable()
+        assert connection.receive() == ANSWER

@@ -1,0 +1,365 @@
+"""A cluster as a client sees it: brokers found from the bootstrap servers, and the right one asked for each thing.
+
+    with Cluster.connect(ClientSettings.from_options({"bootstrap.servers": "localhost:9092"})) as cluster:
+        response = cluster.ask_leader("orders", 0, Call(ApiKey.LIST_OFFSETS, make_request, error_code))
+
+Connections are kept, one per address, and made when first needed. Metadata is kept per topic until something says
+that it is old: an error about leadership, or a broken connection. Then the call drops it, waits a little and tries
+again, up to its deadline, so that a broker that restarts or hands over leadership is only a delay. What comes out of a
+call is an answer without such an error, or a `KafkaError` that says what failed, where, and what to do.
+
+Blocking, without threads of its own; not for use by several threads at once. A connection that is handed out stays
+the cluster's: whoever sends on it without waiting receives all answers before calling the cluster again.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+from barnabas.client.dialing import dial
+from barnabas.client.retries import (
+    COORDINATOR_ERRORS,
+    LEADERSHIP_ERRORS,
+    Attempts,
+    error_of,
+    failure_of,
+    retrying,
+)
+from barnabas.client.settings import Address, ClientSettings
+from barnabas.client.wire import TRANSIENT, ConnectError, Connection, WireError, api_name
+from barnabas.protocol import messages as m
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.errors import Error, KafkaError
+from barnabas.protocol.uuids import ZERO_UUID, Uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from types import TracebackType
+
+    from barnabas.protocol.messages import Message
+
+    Topic = m.MetadataResponse.MetadataResponseTopic
+
+TopicPartition = tuple[str, int]
+
+GROUP_COORDINATOR: Final = 0
+TRANSACTION_COORDINATOR: Final = 1
+_COORDINATED: Final = {GROUP_COORDINATOR: "group", TRANSACTION_COORDINATOR: "transactional id"}
+
+_NO_LEADER: Final = -1
+_KEYS_IN_A_LIST: Final = 4
+"""The first version of FindCoordinator that asks for several keys."""
+
+
+class Fault(NamedTuple):
+    """An error in a part of an answer, with the topic-partition that it is about."""
+
+    code: int
+    where: str
+
+
+class Call(NamedTuple):
+    """A request to be made in whatever version the broker that is found speaks, and how to read its outcome."""
+
+    api_key: ApiKey
+    make_request: Callable[[int], Message]
+    """The request in a version."""
+    error_code: Callable[[Any], int | Fault] = lambda response: int(response.error_code)
+    """The error in the answer that decides whether it counts."""
+    version_max: int | None = None
+    """The newest version that the two functions above can use, where that is not the newest there is."""
+    retried: frozenset[Error] = frozenset()
+    """Further errors, of this API only, after which the same broker is asked again."""
+
+
+class PartitionMetadata(NamedTuple):
+    leader_id: int
+    leader_epoch: int
+
+
+class TopicMetadata(NamedTuple):
+    name: str
+    topic_id: Uuid
+    is_internal: bool
+    partitions: dict[int, PartitionMetadata]
+
+
+class Cluster:
+    """Connections to the brokers of one cluster, and what is known of who does what."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings = settings
+        self._connections: dict[Address, Connection] = {}
+        self._brokers: dict[int, Address] = {}
+        self._topics: dict[str, TopicMetadata] = {}
+        self._old: set[str] = set()
+        """Topics of which the metadata in hand is not to be relied on any more."""
+        self._coordinators: dict[tuple[str, int], Address] = {}
+
+    @classmethod
+    def connect(cls, settings: ClientSettings) -> Cluster:
+        """A cluster that has answered once."""
+        cluster = cls(settings)
+        try:
+            cluster.metadata([])
+        except BaseException:
+            cluster.close()
+            raise
+        return cluster
+
+    def close(self) -> None:
+        """Close all connections. Later calls make new ones."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def close_busy(self) -> None:
+        """Close the connections on which an answer is still to come, that nobody will wait for any more."""
+        for connection in self._connections.values():
+            if connection.in_flight:
+                connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def any(self, *, timeout_ms: int | None = None) -> Connection:
+        """A connection to some broker."""
+        return retrying(self.settings, self._any, timeout_ms)
+
+    def leader(self, topic: str, partition: int, *, timeout_ms: int | None = None) -> Connection:
+        """A connection to the broker that leads a partition, as far as is known; it may have to be asked to be sure."""
+        return retrying(self.settings, lambda attempts: self._leader(topic, partition, attempts), timeout_ms)
+
+    def coordinator(self, key: str, key_type: int = GROUP_COORDINATOR, *, timeout_ms: int | None = None) -> Connection:
+        """A connection to the coordinator of a group or of a transactional id."""
+        return retrying(self.settings, lambda attempts: self._coordinator(key, key_type, attempts), timeout_ms)
+
+    def ask_any(self, call: Call, *, timeout_ms: int | None = None) -> Any:
+        """The answer of some broker."""
+
+        def attempt(attempts: Attempts) -> Any:
+            return self.ask(self._any(attempts), call, attempts, "the cluster")
+
+        return retrying(self.settings, attempt, timeout_ms)
+
+    def ask_leader(self, topic: str, partition: int, call: Call, *, timeout_ms: int | None = None) -> Any:
+        """The answer of the broker that leads a partition, wherever that is in the end."""
+
+        def attempt(attempts: Attempts) -> Any:
+            connection = self._leader(topic, partition, attempts)
+            try:
+                return self.ask(connection, call, attempts, f"{topic}-{partition}")
+            except WireError:
+                self.forget_topic(topic)
+                raise
+            except KafkaError as failure:
+                if failure.error in LEADERSHIP_ERRORS:
+                    self.forget_topic(topic)
+                raise
+
+        return retrying(self.settings, attempt, timeout_ms)
+
+    def ask_coordinator(
+        self, key: str, call: Call, *, key_type: int = GROUP_COORDINATOR, timeout_ms: int | None = None
+    ) -> Any:
+        """The answer of the coordinator of a group or a transactional id."""
+
+        def attempt(attempts: Attempts) -> Any:
+            connection = self._coordinator(key, key_type, attempts)
+            try:
+                return self.ask(connection, call, attempts, f"{_COORDINATED[key_type]} {key!r}")
+            except WireError:
+                self.forget_coordinator(key, key_type)
+                raise
+            except KafkaError as failure:
+                if failure.error in COORDINATOR_ERRORS:
+                    self.forget_coordinator(key, key_type)
+                if failure.error is Error.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise _absence(failure, attempts) from failure
+                raise
+
+        return retrying(self.settings, attempt, timeout_ms)
+
+    def ask(self, connection: Connection, call: Call, attempts: Attempts, subject: str) -> Any:
+        """Ask one broker once. An error in its answer is raised, with the subject that it is about."""
+        version = connection.newest_version(call.api_key, call.version_max)
+        response = connection.send(call.make_request(version), version, timeout_s=attempts.request_timeout_s)
+        fault = call.error_code(response)
+        code, where = (fault.code, f"{subject}: {fault.where}") if isinstance(fault, Fault) else (fault, subject)
+        error = error_of(code)
+        if error is not Error.NONE:
+            raise failure_of(error, f"{where}: {api_name(call.api_key)} at {connection.address}", call.retried)
+        return response
+
+    def metadata(self, names: Iterable[str] | None, *, timeout_ms: int | None = None) -> dict[str, TopicMetadata]:
+        """What the cluster says now of these topics, or of all. A topic that does not exist is an error."""
+        wanted = None if names is None else sorted(set(names))
+        return retrying(self.settings, lambda attempts: self._fetch_metadata(wanted, attempts), timeout_ms)
+
+    def leaders(
+        self, partitions: Iterable[TopicPartition], attempts: Attempts
+    ) -> dict[Connection, list[TopicPartition]]:
+        """Partitions by the connection to their leader, so that each broker is asked once for all of its own."""
+        partitions = list(partitions)
+        topics = {topic for topic, _ in partitions}
+        unknown = topics - (self._topics.keys() - self._old)
+        if unknown:
+            self._fetch_metadata(sorted(unknown), attempts)
+        by_leader: dict[Connection, list[TopicPartition]] = {}
+        for topic, partition in partitions:
+            by_leader.setdefault(self._leader(topic, partition, attempts), []).append((topic, partition))
+        return by_leader
+
+    def leader_epoch(self, topic: str, partition: int) -> int:
+        """The epoch of the leader that `leader` last connected to, for requests that carry it; -1 if unknown."""
+        known = self._topics.get(topic)
+        return known.partitions[partition].leader_epoch if known and partition in known.partitions else -1
+
+    def topic_id(self, topic: str) -> Uuid:
+        """The id of a topic that has been asked about; zero where the cluster is too old to have ids."""
+        known = self._topics.get(topic)
+        return known.topic_id if known else ZERO_UUID
+
+    def forget_topic(self, topic: str) -> None:
+        """What is known of this topic is old."""
+        self._old.add(topic)
+
+    def forget_coordinator(self, key: str, key_type: int) -> None:
+        """Somebody else may coordinate this by now."""
+        self._coordinators.pop((key, key_type), None)
+
+    def _any(self, attempts: Attempts) -> Connection:
+        if attempts.failures == 0:
+            for connection in self._connections.values():
+                if not connection.in_flight and connection.is_usable():
+                    return connection
+        # After a failure everybody is asked in turn: a broker that is cut off from the others knows old things only.
+        failures = []
+        for address in self._places_to_try():
+            try:
+                return self._connection(address, attempts)
+            except TRANSIENT as failure:
+                failures.append(str(failure))
+        raise ConnectError("; ".join(failures))
+
+    def _places_to_try(self) -> Sequence[Address]:
+        """Brokers that are known, in any order, then the bootstrap servers: all known ones may have moved."""
+        known = list(self._brokers.values())
+        random.shuffle(known)
+        return [*known, *(each for each in self.settings.bootstrap_servers if each not in known)]
+
+    def _leader(self, topic: str, partition: int, attempts: Attempts) -> Connection:
+        known = self._topics.get(topic)
+        if known is None or topic in self._old:
+            known = self._fetch_metadata([topic], attempts)[topic]
+        try:
+            address = self._leader_address(known, partition, attempts)
+            return self._connection(address, attempts)
+        except (KafkaError, *TRANSIENT):
+            self.forget_topic(topic)
+            raise
+
+    def _leader_address(self, topic: TopicMetadata, partition: int, attempts: Attempts) -> Address:
+        name = f"{topic.name}-{partition}"
+        if partition not in topic.partitions:
+            raise _absence(
+                failure_of(Error.UNKNOWN_TOPIC_OR_PARTITION, f"{name} does not exist{_count(topic)}"), attempts
+            )
+        leader_id = topic.partitions[partition].leader_id
+        if leader_id == _NO_LEADER or leader_id not in self._brokers:
+            raise failure_of(Error.LEADER_NOT_AVAILABLE, name)
+        return self._brokers[leader_id]
+
+    def _coordinator(self, key: str, key_type: int, attempts: Attempts) -> Connection:
+        address = self._coordinators.get((key, key_type))
+        if address is None:
+            address = self._find_coordinator(key, key_type, attempts)
+        try:
+            connection = self._connection(address, attempts)
+        except TRANSIENT:
+            self.forget_coordinator(key, key_type)
+            raise
+        self._coordinators[key, key_type] = address
+        return connection
+
+    def _find_coordinator(self, key: str, key_type: int, attempts: Attempts) -> Address:
+        def make_request(version: int) -> m.FindCoordinatorRequest:
+            if version < _KEYS_IN_A_LIST:
+                return m.FindCoordinatorRequest(key=key, key_type=key_type)
+            return m.FindCoordinatorRequest(coordinator_keys=[key], key_type=key_type)
+
+        def found(response: m.FindCoordinatorResponse) -> Any:
+            return response.coordinators[0] if response.coordinators else response
+
+        call = Call(ApiKey.FIND_COORDINATOR, make_request, lambda response: int(found(response).error_code))
+        subject = f"{_COORDINATED[key_type]} {key!r}"
+        answer = found(self.ask(self._any(attempts), call, attempts, subject))
+        return Address(answer.host, answer.port)
+
+    def _fetch_metadata(self, names: list[str] | None, attempts: Attempts) -> dict[str, TopicMetadata]:
+        struct = m.MetadataRequest.MetadataRequestTopic
+        request = m.MetadataRequest(
+            topics=None if names is None else [struct(name=name) for name in names], allow_auto_topic_creation=False
+        )
+        call = Call(ApiKey.METADATA, lambda _: request)
+        response: m.MetadataResponse = self.ask(self._any(attempts), call, attempts, "the cluster's metadata")
+        self._brokers = {broker.node_id: Address(broker.host, broker.port) for broker in response.brokers}
+        found: dict[str, TopicMetadata] = {}
+        for topic in response.topics:
+            if names is None and topic.error_code != Error.NONE:
+                continue  # deleted, or not for this user to see, between being listed and being described
+            _check_topic(topic, attempts)
+            assert topic.name is not None  # only null where a request asks by id
+            found[topic.name] = self._topics[topic.name] = self._newer(_read_topic(topic))
+            self._old.discard(topic.name)
+        return found
+
+    def _newer(self, topic: TopicMetadata) -> TopicMetadata:
+        """Metadata in which no partition goes back to an older leader, as a broker that lags behind would have it."""
+        known = self._topics.get(topic.name)
+        if known is None or known.topic_id != topic.topic_id or topic.topic_id == ZERO_UUID:
+            return topic
+        partitions = {
+            number: max(partition, known.partitions.get(number, partition), key=lambda each: each.leader_epoch)
+            for number, partition in topic.partitions.items()
+        }
+        return topic._replace(partitions=partitions)
+
+    def _connection(self, address: Address, attempts: Attempts) -> Connection:
+        connection = self._connections.get(address)
+        if connection is not None and connection.is_usable():
+            return connection
+        connection = self._connections[address] = dial(self.settings, address, attempts.connect_timeout_s)
+        return connection
+
+
+def _check_topic(topic: Topic, attempts: Attempts) -> None:
+    error = error_of(topic.error_code)
+    if error is Error.NONE:
+        return
+    if error is Error.UNKNOWN_TOPIC_OR_PARTITION:
+        raise _absence(failure_of(error, f"topic {topic.name!r} does not exist"), attempts)
+    raise failure_of(error, f"topic {topic.name!r}")
+
+
+def _absence(failure: KafkaError, attempts: Attempts) -> KafkaError:
+    """Something that does not exist, as far as this broker knows; in the end it is believed."""
+    return KafkaError(failure.error, failure.message) if attempts.is_absent_for_good() else failure
+
+
+def _read_topic(topic: Topic) -> TopicMetadata:
+    partitions = {
+        each.partition_index: PartitionMetadata(each.leader_id, each.leader_epoch)
+        for each in sorted(topic.partitions, key=lambda each: each.partition_index)
+    }
+    return TopicMetadata(topic.name or "", topic.topic_id, topic.is_internal, partitions)
+
+
+def _count(topic: TopicMetadata) -> str:
+    return f" ({topic.name} has {len(topic.partitions)} partition{'s' * (len(topic.partitions) != 1)})"
