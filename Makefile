@@ -13,7 +13,7 @@ export PYTHONDONTWRITEBYTECODE =
 
 help:
 	@echo "make setup       the virtual environment with everything in it; the other targets do it by themselves"
-	@echo "make demo        start a node, move a million records through it, show the figures"
+	@echo "make demo        a Spark pipeline on a node: watched, killed, started again, its sums checked"
 	@echo "make test        every check: lint, types, import contracts, tests"
 	@echo "make lint        ruff, mypy, import contracts"
 	@echo "make bench       the table of ratios beside Apache Kafka (needs Java and Maven; says so without)"
@@ -31,10 +31,10 @@ $(VENV)/.stamp: pyproject.toml constraints.txt
 	@touch $@
 
 demo: setup
-	@$(BIN)/python -m barnabas.cli.demo
+	@$(BIN)/python -m examples.demo
 
 test: setup lint
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
 lint: setup
 	@$(BIN)/ruff check .

@@ -33,6 +33,9 @@ GROUP_SETTINGS = {
 }
 """Members and producers that are gone are missed early, and the first member does not wait for others."""
 
+SPARK_TIMEOUT_S = 300
+"""The first test that needs Spark waits for its start."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -54,6 +57,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        needs_spark = "spark" in getattr(item, "fixturenames", ())
+        # Where several processes share the tests, those of a module stay together, and all that need Spark: so what
+        # they have in common is started once.
+        item.add_marker(pytest.mark.xdist_group("spark" if needs_spark else str(item.path)))
+        if needs_spark:
+            item.add_marker(pytest.mark.timeout(SPARK_TIMEOUT_S))
     if config.getoption("--chaos") == "full":
         return
     left_out = [item for item in items if item.get_closest_marker("full")]

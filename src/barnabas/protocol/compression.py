@@ -19,7 +19,7 @@ from barnabas.protocol.errors import DecodeError
 from barnabas.protocol.varint import Buffer, read_uvarint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
 
@@ -37,6 +37,10 @@ _NO_ROOM = "failed to write whole buffer"
 """What cramjam says when the output does not fit."""
 
 
+class NoRoomError(DecodeError):
+    """There is less room than the data needs when it is decompressed."""
+
+
 class Codec(IntEnum):
     """The number of a codec in a batch's attributes."""
 
@@ -46,6 +50,8 @@ class Codec(IntEnum):
     LZ4 = 3
     ZSTD = 4
 
+
+_STREAMS = {Codec.GZIP: cramjam.gzip, Codec.LZ4: cramjam.lz4, Codec.ZSTD: cramjam.zstd}
 
 LEVELS: dict[Codec, tuple[int, int, int]] = {
     Codec.GZIP: (1, 9, 6),
@@ -83,28 +89,49 @@ def decompress(codec: Codec, data: Buffer, max_bytes: int = DECOMPRESSED_BYTES_M
         return bytes(data)
     if codec is Codec.SNAPPY:
         return _decompress_snappy(data, max_bytes)
-    module = {Codec.GZIP: cramjam.gzip, Codec.LZ4: cramjam.lz4, Codec.ZSTD: cramjam.zstd}[codec]
-    return _decompress_growing(codec, module.decompress_into, data, max_bytes)
+    return _decompress_growing(codec, data, max_bytes)
 
 
-def _decompress_growing(codec: Codec, decompress_into: Callable[..., int], data: Buffer, max_bytes: int) -> bytes:
+def decompress_into(codec: Codec, data: Buffer, out: memoryview) -> int:
+    """Puts what was compressed at the beginning of `out` and returns its size, for those who keep such room at hand.
+
+    NoRoomError if it does not fit, DecodeError if `data` is damaged.
+    """
+    if codec is Codec.NONE:
+        if len(data) > len(out):
+            raise _too_large(codec, len(out))
+        out[: len(data)] = data
+        return len(data)
+    if codec is Codec.SNAPPY:
+        return _decompress_snappy_into(data, out)
+    return _decompress_stream_into(codec, data, out)
+
+
+def _decompress_growing(codec: Codec, data: Buffer, max_bytes: int) -> bytes:
     """Streams do not say how long they are: give more room until the output fits."""
     room = min(max(_ROOM_BYTES_MIN, _ROOM_FACTOR * len(data)), max_bytes)
     while True:
-        out = bytearray(room)
+        out = memoryview(bytearray(room))
         try:
-            size = decompress_into(data, out)
-            return bytes(memoryview(out)[:size])
-        except cramjam.DecompressionError as error:
-            if _NO_ROOM not in str(error):
-                raise DecodeError(f"damaged {codec.name.lower()} data: {error}") from None
-        if room >= max_bytes:
-            raise _too_large(codec, max_bytes)
+            return bytes(out[: _decompress_stream_into(codec, data, out)])
+        except NoRoomError:
+            if room >= max_bytes:
+                raise
         room = min(room * _ROOM_FACTOR, max_bytes)
 
 
-def _too_large(codec: Codec, max_bytes: int) -> DecodeError:
-    return DecodeError(f"{codec.name.lower()} data expands to more than {max_bytes} bytes")
+def _decompress_stream_into(codec: Codec, data: Buffer, out: memoryview) -> int:
+    try:
+        size: int = _STREAMS[codec].decompress_into(data, out)
+    except cramjam.DecompressionError as error:
+        if _NO_ROOM in str(error):
+            raise _too_large(codec, len(out)) from None
+        raise DecodeError(f"damaged {codec.name.lower()} data: {error}") from None
+    return size
+
+
+def _too_large(codec: Codec, max_bytes: int) -> NoRoomError:
+    return NoRoomError(f"{codec.name.lower()} data expands to more than {max_bytes} bytes")
 
 
 def _compress_snappy(data: Buffer) -> bytes:
@@ -121,17 +148,37 @@ def _decompress_snappy(data: Buffer, max_bytes: int) -> bytes:
     decompressed: list[bytes] = []
     left_bytes = max_bytes
     for block in _snappy_blocks(memoryview(data)):
-        size, _ = read_uvarint(block, 0)
+        size = _snappy_block_size(block)
         if size > left_bytes:
             raise _too_large(Codec.SNAPPY, max_bytes)
-        if size > len(block) * _SNAPPY_EXPANSION_MAX:
-            raise DecodeError(f"damaged snappy data: a block of {len(block)} bytes claims to hold {size}")
         left_bytes -= size
         try:
             decompressed.append(bytes(cramjam.snappy.decompress_raw(block)))
         except cramjam.DecompressionError as error:
             raise DecodeError(f"damaged snappy data: {error}") from None
     return b"".join(decompressed)
+
+
+def _decompress_snappy_into(data: Buffer, out: memoryview) -> int:
+    position = 0
+    for block in _snappy_blocks(memoryview(data)):
+        behind = position + _snappy_block_size(block)
+        if behind > len(out):
+            raise _too_large(Codec.SNAPPY, len(out))
+        try:
+            cramjam.snappy.decompress_raw_into(block, out[position:behind])
+        except cramjam.DecompressionError as error:
+            raise DecodeError(f"damaged snappy data: {error}") from None
+        position = behind
+    return position
+
+
+def _snappy_block_size(block: memoryview) -> int:
+    """How long a block says it is when it is decompressed."""
+    size, _ = read_uvarint(block, 0)
+    if size > len(block) * _SNAPPY_EXPANSION_MAX:
+        raise DecodeError(f"damaged snappy data: a block of {len(block)} bytes claims to hold {size}")
+    return size
 
 
 def _snappy_blocks(view: memoryview) -> Iterator[memoryview]:

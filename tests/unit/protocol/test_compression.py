@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.protocol.compression import LEVELS, Codec, compress, decompress
+from barnabas.protocol.compression import LEVELS, Codec, NoRoomError, compress, decompress, decompress_into
 from barnabas.protocol.errors import DecodeError
 
 COMPRESSING = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
@@ -33,6 +33,20 @@ def test_what_is_compressed_comes_out_again(codec: Codec, data: bytes) -> None:
     assert compress(codec, memoryview(data)) == compressed
     if codec is not Codec.NONE and data is TEXT:
         assert len(compressed) < len(data) / 2
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("data", [b"", b"a", TEXT])
+def test_data_is_decompressed_into_room_that_is_there(codec: Codec, data: bytes) -> None:
+    compressed = compress(codec, data)
+    room = memoryview(bytearray(b"." * (len(data) + 10)))
+    assert decompress_into(codec, compressed, room) == len(data)
+    assert room[: len(data)] == data
+    if data:
+        with pytest.raises(NoRoomError):
+            decompress_into(codec, compressed, room[: len(data) - 1])
+        with pytest.raises(NoRoomError):
+            decompress_into(codec, compressed, room[:0])
 
 
 @pytest.mark.parametrize("codec", COMPRESSING)

@@ -1,0 +1,212 @@
+"""What the example pipelines share: their command line, topics filled and read, streams from and to topics.
+
+An example is told where the cluster is, makes its topics, generates events from a seed, runs its queries on Spark and
+prints what came out:
+
+    python -m examples.word_count --bootstrap localhost:9092 --once
+
+Events are dataclasses. In a topic they are JSON objects, with times in ISO 8601.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from barnabas.cli.arguments import DEFAULT_BOOTSTRAP_SERVER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from confluent_kafka import Message
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+DEADLINE_S = 30
+POLL_S = 1
+
+
+class Record(NamedTuple):
+    """One record of a topic. Without a timestamp it has that of the moment it is produced."""
+
+    key: str | None
+    value: str | None
+    timestamp_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What every example is told. `extra` are the options of one example."""
+
+    bootstrap: str
+    events: int
+    seed: int
+    checkpoint: str
+    once: bool
+    extra: argparse.Namespace
+
+
+def parse_arguments(
+    name: str, about: str, *, events: int, folders: Mapping[str, str] | None = None, argv: Sequence[str] | None = None
+) -> Arguments:
+    """The command line of an example; `folders` are options for its Parquet files, by name and what they are for."""
+    parser = argparse.ArgumentParser(prog=f"python -m examples.{name}", description=about, allow_abbrev=False)
+    parser.add_argument("--bootstrap", default=DEFAULT_BOOTSTRAP_SERVER, help="the cluster (%(default)s)")
+    parser.add_argument("--events", type=int, default=events, help="how many to generate (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="the same seed gives the same events (%(default)s)")
+    parser.add_argument("--checkpoint", help="folder in which the queries keep how far they are (a new one)")
+    parser.add_argument("--once", action="store_true", help="stop when all that is there is processed")
+    for folder, purpose in (folders or {}).items():
+        parser.add_argument(f"--{folder}", required=True, help=purpose)
+    given = parser.parse_args(argv)
+    checkpoint = given.checkpoint or tempfile.mkdtemp(prefix=f"{name}-")
+    return Arguments(given.bootstrap, given.events, given.seed, os.path.abspath(checkpoint), given.once, given)
+
+
+def create_topics(bootstrap: str, topics: Iterable[str], *, partitions: int = 2, **settings: str) -> None:
+    """Makes those that are not there yet. Settings are the topic's, as in `cleanup_policy="compact"`."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    config = {name.replace("_", "."): value for name, value in settings.items()}
+    made = admin.create_topics([NewTopic(topic, partitions, config=config) for topic in topics])
+    for done in made.values():
+        try:
+            done.result(DEADLINE_S)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+
+
+def as_json(event: Any) -> str:
+    """A dataclass as an object of JSON."""
+    return json.dumps(asdict(event), default=datetime.isoformat)
+
+
+def produce(bootstrap: str, topic: str, records: Iterable[tuple[str | None, str | None, int | None]]) -> int:
+    """Writes (key, value, timestamp in ms) in this order, partitioned as Java's clients do it; returns how many."""
+    failures: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        del message
+        if error is not None:
+            failures.append(error)
+
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "enable.idempotence": True, "partitioner": "murmur2_random", "linger.ms": 5}
+    )
+    count = 0
+    for key, value, timestamp_ms in records:
+        while True:
+            try:
+                producer.produce(topic, value, key, on_delivery=delivered, timestamp=timestamp_ms or 0)
+                break
+            except BufferError:
+                producer.poll(1)
+        producer.poll(0)
+        count += 1
+    if producer.flush(DEADLINE_S) or failures:
+        raise KafkaException(failures[0] if failures else KafkaError(KafkaError._MSG_TIMED_OUT))  # noqa: SLF001
+    return count
+
+
+def read_topic(bootstrap: str, topic: str) -> list[Record]:
+    """All committed records of a topic, each partition in its order."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "examples",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    try:
+        return [
+            Record(text(message.key()), text(message.value()), message.timestamp()[1])
+            for message in messages(consumer, topic)
+        ]
+    finally:
+        consumer.close()
+
+
+def messages(consumer: Consumer, topic: str) -> Iterator[Message]:
+    """From the first record of each partition until every partition has been at its end."""
+    partitions = consumer.list_topics(topic, timeout=DEADLINE_S).topics[topic].partitions
+    unfinished = set(partitions)
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+    while unfinished:
+        message = consumer.poll(DEADLINE_S)
+        if message is None:
+            raise KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT, f"{topic}: its end was not reached"))  # noqa: SLF001
+        error = message.error()
+        if error is None:
+            yield message
+        elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+            unfinished.discard(message.partition())
+        else:
+            raise KafkaException(error)
+
+
+def text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode()
+
+
+def read_json(bootstrap: str, topic: str) -> list[tuple[str | None, dict[str, Any]]]:
+    """Keys and values of a topic of JSON objects."""
+    return [(key, json.loads(value)) for key, value, _ in read_topic(bootstrap, topic) if value is not None]
+
+
+def read_stream(spark: SparkSession, bootstrap: str, *topics: str, **options: object) -> DataFrame:
+    """Topics from their first record on. What a failed transaction left behind is not read."""
+    source = spark.readStream.format("barnabas").option("kafka.bootstrap.servers", bootstrap)
+    source = source.option("subscribe", ",".join(topics)).option("startingOffsets", "earliest")
+    source = source.option("kafka.isolation.level", "read_committed")
+    for name, value in options.items():
+        source = source.option(name, str(value))
+    return source.load()
+
+
+def write_stream(
+    frame: DataFrame, bootstrap: str, topic: str, checkpoint: str, *, mode: str = "append"
+) -> DataStreamWriter:
+    """Rows of `to_topic` into a topic, each exactly once. No two queries share a checkpoint: it is their identity."""
+    sink = frame.writeStream.format("barnabas").option("kafka.bootstrap.servers", bootstrap).option("topic", topic)
+    return sink.option("checkpointLocation", checkpoint).outputMode(mode)
+
+
+def run(writers: Sequence[DataStreamWriter], *, once: bool) -> list[StreamingQuery]:
+    """Runs queries side by side, until all that is there now is processed (`once`) or until Ctrl-C.
+
+    When one of them fails, all are stopped, and its error comes out.
+    """
+    queries: list[StreamingQuery] = []
+    try:
+        for writer in writers:
+            query = (writer.trigger(availableNow=True) if once else writer).start()
+            queries.append(query)  # at once, so that it is stopped if the next one does not start
+        while active := still_active(queries):
+            active[0].awaitTermination(POLL_S)
+    except KeyboardInterrupt:
+        if once:
+            raise
+    finally:
+        for query in queries:
+            query.stop()
+    return queries
+
+
+def still_active(queries: Sequence[StreamingQuery]) -> list[StreamingQuery]:
+    active = [query for query in queries if query.isActive]
+    for query in queries:
+        if (failure := query.exception()) is not None:
+            raise failure
+    return active

@@ -1,0 +1,1 @@
+"""`make demo`: a pipeline is watched, killed, and loses nothing."""

@@ -1,0 +1,26 @@
+"""Kafka topics as Spark sources and sinks: `format("barnabas")`, batch and streaming.
+
+spark = barnabas.spark.session()            # or: barnabas.spark.register(a session of your own)
+spark.readStream.format("barnabas").option("subscribe", "clicks") …
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.spark.formats import dead_letters, from_topic, to_topic
+from barnabas.spark.session import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["dead_letters", "from_topic", "register", "session", "to_topic"]
+
+
+def register(spark: SparkSession) -> None:
+    """Makes `format("barnabas")` known to a session, and its streaming queries to their consumer groups."""
+    from barnabas.spark.progress import listen
+    from barnabas.spark.source import BarnabasDataSource
+
+    spark.dataSource.register(BarnabasDataSource)
+    listen(spark)

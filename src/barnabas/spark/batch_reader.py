@@ -1,0 +1,115 @@
+"""A batch read: what the options and the pushed filters leave of the topics, cut into what tasks read."""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from barnabas.spark.given import OptionError
+from barnabas.spark.lookup import Lookup
+from barnabas.spark.losses import outside, report
+from barnabas.spark.offsets import AtTimestamp, GroupOffsets, Offsets, SpecificOffsets, SpecificTimestamps, describe
+from barnabas.spark.options import SourceOptions, SubscribePattern
+from barnabas.spark.planning import OffsetRange, clamp, plan_ranges, split_ranges
+from barnabas.spark.pushdown import Pushed, push
+from barnabas.spark.tasks import RangePartition, read_partition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import pyarrow
+    from pyspark.sql.datasource import Filter
+
+    from barnabas.spark.tasks import ReadPlan
+
+_log = logging.getLogger(__name__)
+
+
+class BatchReader(DataSourceReader):
+    """What Spark asks when it plans a batch query, and calls in each of its tasks."""
+
+    def __init__(self, plan: ReadPlan) -> None:
+        self._plan = plan
+        self._pushed = Pushed()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self._plan.options
+        for warning in self._plan.warnings:
+            _log.warning("%s", warning)
+        lookup = Lookup(self._plan.settings, options)
+        try:
+            return [RangePartition(each) for each in plan_batch(lookup, options, self._pushed)]
+        finally:
+            lookup.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        return read_partition(self._plan, partition)
+
+
+class FilteringBatchReader(BatchReader):
+    """A reader that takes filters; Spark refuses one where it is told not to push any."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        self._pushed, left = push(filters)
+        return left
+
+
+def plan_batch(lookup: Lookup, options: SourceOptions, pushed: Pushed) -> list[OffsetRange]:
+    """The ranges that tasks read."""
+    places = lookup.required()
+    if not places and isinstance(options.selection, SubscribePattern):
+        raise OptionError(
+            "subscribePattern", f"is {options.selection.pattern!r}, which no topic of the cluster matches"
+        )
+    latest = cache(lambda: lookup.latest({}))
+    start = _existing(lookup, options, lookup.start_of_read(places, latest), latest)
+    end = _existing(lookup, options, lookup.end_of_read(places, latest), latest)
+    _check_order(options, start, end)
+    ranges = plan_ranges(start, {place: offset for place, offset in end.items() if pushed.takes(place)})
+    wanted = [pushed.within(each) for each in ranges]
+    return split_ranges(
+        _from_timestamp(lookup, pushed, [each for each in wanted if each.size > 0]),
+        min_partitions=options.min_partitions,
+        max_records=options.max_records_per_partition,
+    )
+
+
+def _existing(lookup: Lookup, options: SourceOptions, offsets: Offsets, latest: Callable[[], Offsets]) -> Offsets:
+    """Offsets that the partitions have; those that somebody named may be gone, or not be there yet."""
+    if not isinstance(options.starting, SpecificOffsets | GroupOffsets) and not isinstance(
+        options.ending, SpecificOffsets
+    ):
+        return offsets
+    first, last = lookup.earliest(offsets), latest()
+    report(outside(offsets, first, last), options)
+    return clamp(offsets, first, last)
+
+
+def _check_order(options: SourceOptions, start: Offsets, end: Offsets) -> None:
+    names = {
+        AtTimestamp: "startingTimestamp",
+        SpecificTimestamps: "startingOffsetsByTimestamp",
+    }
+    for place, first in sorted(start.items()):
+        if first > end[place]:
+            raise OptionError(
+                names.get(type(options.starting), "startingOffsets"),
+                f"puts the start of {describe([place])} at offset {first}, after its end at offset {end[place]}",
+            )
+
+
+def _from_timestamp(lookup: Lookup, pushed: Pushed, ranges: list[OffsetRange]) -> list[OffsetRange]:
+    """Ranges without the records at their beginning that are older than what is wanted."""
+    if pushed.first_timestamp_ms is None or not ranges:
+        return ranges
+    timestamp_ms = pushed.first_timestamp_ms
+    found = lookup.at_or_after({(each.topic, each.partition): timestamp_ms for each in ranges})
+    later = []
+    for each in ranges:
+        first = found[each.topic, each.partition]
+        if first is not None and first < each.end:
+            later.append(each._replace(start=max(each.start, first)))
+    return later

@@ -1,0 +1,213 @@
+"""Fetch requests for one partition, the next one under way while the last answer is decoded.
+
+A broker answers the requests of a connection in their order, so that it is enough to send early: the answer collects in
+the socket's buffer meanwhile. A request is for one partition and in no fetch session, because a task reads one range. A
+leader that moves or a broker that restarts is a delay, as in `client.cluster`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from barnabas.client.offsets import READ_COMMITTED
+from barnabas.client.options import Options
+from barnabas.client.retries import LEADERSHIP_ERRORS, Attempts, RetriableError, error_of, failure_of, retrying
+from barnabas.client.wire import TRANSIENT, Connection, WireError
+from barnabas.protocol import messages as m
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.errors import Error, KafkaError
+from barnabas.protocol.uuids import ZERO_UUID
+from barnabas.spark.batches import Batches, Wanted, survey
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from barnabas.client.cluster import Cluster
+
+    PartitionData = m.FetchResponse.PartitionData
+    AbortedTransaction = m.FetchResponse.AbortedTransaction
+
+FETCH_BYTES: Final = 4 * 1024 * 1024
+FETCH_BYTES_MIN: Final = 64 * 1024
+RECORD_BYTES_GUESS: Final = 1_024
+ALLOWANCE: Final = 1.25
+"""Near the end of a range a request asks for what the rest should take by the records so far, and a bit more. What lies
+behind the range is for another task, and would be fetched in vain."""
+
+EMPTY_ANSWERS_BELIEVED: Final = 3
+"""So many answers without records, although the partition goes on, mean that compaction left none before its end."""
+
+_NAMES_VERSION_MAX: Final = 12
+"""The last version of Fetch that names topics; later ones have their ids."""
+
+
+@dataclass(frozen=True)
+class FetchSettings:
+    """How records are asked for."""
+
+    max_bytes: int = FETCH_BYTES
+    """The size of an answer. A batch that is larger comes whole all the same."""
+    max_wait_ms: int = 500
+    timeout_ms: int = 120_000
+    """How long to wait for records that ought to be there, whatever keeps them."""
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str], timeout_ms: int = timeout_ms) -> FetchSettings:
+        """From the options of Kafka's consumers, without a `kafka.` before their names."""
+        taken = Options(options)
+        return cls(
+            max_bytes=min(
+                taken.positive("max.partition.fetch.bytes", "fetch.message.max.bytes", default=cls.max_bytes),
+                taken.positive("fetch.max.bytes", default=cls.max_bytes),
+            ),
+            max_wait_ms=taken.positive("fetch.max.wait.ms", "fetch.wait.max.ms", default=cls.max_wait_ms),
+            timeout_ms=timeout_ms,
+        )
+
+
+class Answer(NamedTuple):
+    """Whole batches of a partition, the first of which holds the offset that was asked for or comes next."""
+
+    batches: Batches
+    next_offset: int
+    aborted: Sequence[AbortedTransaction]
+
+
+class _Sent(NamedTuple):
+    """A request whose answer is due."""
+
+    connection: Connection
+    offset: int
+
+
+class Fetcher:
+    """Fetches a partition piece by piece: `take` an answer, `send` for the next, decode the first, and so on."""
+
+    def __init__(self, cluster: Cluster, wanted: Wanted, settings: FetchSettings, isolation_level: int) -> None:
+        self._cluster = cluster
+        self._wanted = wanted
+        self._settings = settings
+        self._isolation_level = isolation_level
+        self._sent: _Sent | None = None
+        self._bytes_per_offset = float(RECORD_BYTES_GUESS)
+
+    def send(self, offset: int) -> None:
+        """Ask for what follows this offset. If that fails, `take` asks again."""
+        try:
+            self._send(offset, self._settings.timeout_ms)
+        except (KafkaError, *TRANSIENT):
+            self.abandon()
+
+    def take(self, offset: int) -> Answer | None:
+        """The batches from this offset on; None if there are none before the end of what is wanted.
+
+        KafkaError if the offset is not in the partition, or if nothing comes within the time allowed.
+        """
+        empty_answers = 0
+
+        def attempt(attempts: Attempts) -> Answer | None:
+            nonlocal empty_answers
+            data, is_throttled = self._receive(offset, attempts)
+            batches = survey(memoryview(data.records or b""), self._wanted._replace(start=offset))
+            next_offset = batches.next_offset
+            if next_offset is not None and next_offset > offset:
+                self._bytes_per_offset = len(batches.data) / (next_offset - offset)
+                return Answer(batches, next_offset, data.aborted_transactions or ())
+            self._check_size(data, offset)
+            self._check_end(data)
+            empty_answers += not is_throttled
+            if empty_answers == EMPTY_ANSWERS_BELIEVED:
+                return None
+            raise RetriableError(Error.OFFSET_NOT_AVAILABLE, f"{self._name}: nothing comes from offset {offset} on")
+
+        return retrying(self._cluster.settings, attempt, self._settings.timeout_ms)
+
+    def abandon(self) -> None:
+        """Do without the answer that is due, if one is. The connection goes with it."""
+        if self._sent is not None:
+            self._sent.connection.close()
+            self._sent = None
+
+    @property
+    def _name(self) -> str:
+        return f"{self._wanted.topic}-{self._wanted.partition}"
+
+    def _send(self, offset: int, timeout_ms: int) -> _Sent:
+        topic, partition = self._wanted.topic, self._wanted.partition
+        connection = self._cluster.leader(topic, partition, timeout_ms=timeout_ms)
+        topic_id = self._cluster.topic_id(topic)
+        request = m.FetchRequest(
+            max_wait_ms=self._settings.max_wait_ms,
+            min_bytes=1,
+            max_bytes=self._settings.max_bytes,
+            isolation_level=self._isolation_level,
+            topics=[
+                m.FetchRequest.FetchTopic(
+                    topic=topic,
+                    topic_id=topic_id,
+                    partitions=[
+                        m.FetchRequest.FetchPartition(
+                            partition=partition,
+                            current_leader_epoch=self._cluster.leader_epoch(topic, partition),
+                            fetch_offset=offset,
+                            partition_max_bytes=self._worth_fetching(offset),
+                        )
+                    ],
+                )
+            ],
+        )
+        version_max = _NAMES_VERSION_MAX if topic_id == ZERO_UUID else None
+        connection.send_nowait(request, connection.newest_version(ApiKey.FETCH, version_max))
+        self._sent = _Sent(connection, offset)
+        return self._sent
+
+    def _worth_fetching(self, offset: int) -> int:
+        expected = (self._wanted.end - offset) * self._bytes_per_offset * ALLOWANCE
+        return min(self._settings.max_bytes, max(FETCH_BYTES_MIN, int(expected)))
+
+    def _receive(self, offset: int, attempts: Attempts) -> tuple[PartitionData, bool]:
+        """What a broker says of the partition, and whether it holds back because this client asked too much of it."""
+        sent = self._sent
+        if sent is None or sent.offset != offset:
+            self.abandon()
+            sent = self._send(offset, int(attempts.remaining_s * 1000))
+        self._sent = None
+        try:
+            response: m.FetchResponse = sent.connection.receive(attempts.request_timeout_s)
+        except WireError:
+            self._cluster.forget_topic(self._wanted.topic)
+            raise
+        subject = f"{self._name}: Fetch from offset {offset} at {sent.connection.address}"
+        partitions = [partition for topic in response.responses for partition in topic.partitions]
+        error = error_of(response.error_code or (partitions[0].error_code if partitions else Error.NONE))
+        if error in LEADERSHIP_ERRORS:
+            self._cluster.forget_topic(self._wanted.topic)
+        if error is not Error.NONE:
+            raise failure_of(error, subject)
+        if not partitions:
+            raise RetriableError(Error.UNKNOWN_SERVER_ERROR, f"{subject}: the answer is about nothing")
+        return partitions[0], response.throttle_time_ms > 0
+
+    def _check_size(self, data: PartitionData, offset: int) -> None:
+        if data.records:
+            raise KafkaError(
+                Error.RECORD_LIST_TOO_LARGE,
+                f"{self._name}: the batch at offset {offset} is larger than an answer: raise "
+                f"kafka.max.partition.fetch.bytes, which is {self._settings.max_bytes}, or kafka.fetch.max.bytes",
+            )
+
+    def _check_end(self, data: PartitionData) -> None:
+        """A new leader may take a moment to know how far the partition is committed."""
+        wanted, end = self._wanted.end, data.high_watermark
+        if end < wanted:
+            raise RetriableError(
+                Error.OFFSET_NOT_AVAILABLE, f"{self._name} ends at offset {end}, and was to be read up to {wanted}"
+            )
+        stable_end = data.last_stable_offset
+        if self._isolation_level == READ_COMMITTED and stable_end < wanted:
+            raise RetriableError(
+                Error.UNSTABLE_OFFSET_COMMIT,
+                f"{self._name} was to be read up to offset {wanted}, and a transaction is open from {stable_end} on: "
+                "end it, let it time out, or read uncommitted records, too",
+            )

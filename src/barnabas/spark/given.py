@@ -1,0 +1,120 @@
+"""Options as people give them: names in any case and values as text, turned into values or into clear errors."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+T = TypeVar("T")
+
+CLIENT_PREFIX: Final = "kafka."
+
+_USUAL_MISTAKES: Final = {"topic": "subscribe", "topics": "subscribe"}
+_DURATION: Final = re.compile(r"(\d+)\s*([a-z]*)", re.IGNORECASE)
+_MS_OF_UNIT: Final = {
+    "us": 0.001,
+    "ms": 1,
+    "": 1,
+    "s": 1_000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
+_LONG_MAX: Final = (1 << 63) - 1
+INT_MAX: Final = (1 << 31) - 1
+
+
+class OptionError(ValueError):
+    """An option that is unknown, missing, impossible or at odds with another."""
+
+    def __init__(self, option: str, problem: str) -> None:
+        super().__init__(option, problem)
+        self.option = option
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"option {self.option} {self.problem}"
+
+
+class Given:
+    """Options as they were given, by name in any case. Names that nobody knows are refused at once."""
+
+    def __init__(self, options: Mapping[str, str], *, known: Collection[str], of: str) -> None:
+        spelling = {name.lower(): name for name in known}
+        self.client: dict[str, str] = {}
+        self._values: dict[str, str] = {}
+        for name, value in options.items():
+            lower = name.lower()
+            if lower.startswith(CLIENT_PREFIX):
+                self.client[lower.removeprefix(CLIENT_PREFIX)] = str(value)
+            elif lower in spelling:
+                self._values[spelling[lower]] = str(value).strip()
+            else:
+                raise OptionError(name, f"is not known to {of}{_nearest(lower, spelling)}")
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def text(self, name: str) -> str | None:
+        """A value that must say something where it is given."""
+        value = self._values.get(name)
+        if value == "":
+            raise OptionError(name, "is empty")
+        return value
+
+    def read(self, name: str, parse: Callable[[str], T], *, default: str) -> T:
+        """A value in another form; `parse` says in a ValueError what it takes."""
+        text = self._values.get(name, default)
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise OptionError(name, f"is {text!r}: {error}") from error
+
+    def number(self, name: str, *, minimum: int = 1, maximum: int = _LONG_MAX) -> int | None:
+        """A whole number, or None where it is not given."""
+        return self.read(name, lambda text: _whole(text, minimum, maximum), default="") if name in self else None
+
+    def count(self, name: str, *, default: int) -> int:
+        return self.read(name, lambda text: _whole(text, 0, INT_MAX), default=str(default))
+
+    def one_of(self, name: str, meanings: Mapping[str, T], *, default: str) -> T:
+        """One of some words, in any case."""
+        return self.read(name, lambda text: _meaning(text, meanings), default=default)
+
+    def flag(self, name: str, *, default: str) -> bool:
+        return self.one_of(name, {"true": True, "false": False}, default=default)
+
+
+def _meaning(text: str, meanings: Mapping[str, T]) -> T:
+    if text.lower() not in meanings:
+        raise ValueError(f"it takes {' or '.join(meanings)}")
+    return meanings[text.lower()]
+
+
+def _whole(text: str, minimum: int, maximum: int) -> int:
+    if not (text.isascii() and text.isdigit()) or not minimum <= int(text) <= maximum:
+        raise ValueError(f"it takes a whole number, {minimum} or greater")
+    return int(text)
+
+
+def duration_ms(text: str) -> int:
+    found = _DURATION.fullmatch(text)
+    if found is None or found[2].lower() not in _MS_OF_UNIT:
+        raise ValueError("it takes a time with its unit (ms, s, m, h or d), as in 90s")
+    return int(int(found[1]) * _MS_OF_UNIT[found[2].lower()])
+
+
+def _nearest(name: str, spelling: Mapping[str, str]) -> str:
+    """Which option may have been meant, as the end of a sentence."""
+    if (usual := _USUAL_MISTAKES.get(name)) is not None and usual.lower() in spelling:
+        return f"; did you mean {usual}?"
+    if close := get_close_matches(name, spelling, n=1):
+        return f"; did you mean {spelling[close[0]]}?"
+    if "." in name:
+        return f"; settings of the client begin with kafka., as in {CLIENT_PREFIX}{name}"
+    return f"; there are: {', '.join(spelling.values())}, and what begins with kafka."

@@ -1,0 +1,252 @@
+"""What the driver of a read asks the cluster: which partitions there are, where they start and end, where to begin.
+
+One connection is opened when it is first needed and kept, through restarts of brokers, until the read is planned or
+the query ends. Which partitions exist is asked anew at most once a second: a query without data to process asks for
+the latest offsets a hundred times a second, and new partitions are not that urgent.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from barnabas.client import offsets as client
+from barnabas.client.cluster import Cluster
+from barnabas.protocol.errors import Error, KafkaError
+from barnabas.spark.given import OptionError
+from barnabas.spark.offsets import (
+    EARLIEST,
+    LATEST,
+    AtTimestamp,
+    Earliest,
+    GroupOffsets,
+    Latest,
+    Offsets,
+    Position,
+    SpecificOffsets,
+    SpecificTimestamps,
+    TopicPartition,
+    describe,
+)
+from barnabas.spark.options import Assign, SourceOptions, Subscribe, SubscribePattern
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from barnabas.client.cluster import TopicMetadata
+    from barnabas.client.settings import ClientSettings
+    from barnabas.protocol.uuids import Uuid
+
+T = TypeVar("T")
+
+DISCOVERY_INTERVAL_S: Final = 1.0
+
+
+class Lookup:
+    """Questions of one read to its cluster. Not for use by several threads at once."""
+
+    def __init__(self, settings: ClientSettings, options: SourceOptions) -> None:
+        self._settings = settings
+        self._options = options
+        self._cluster: Cluster | None = None
+        self._present: dict[TopicPartition, Uuid] = {}
+        self._discovered_at: float | None = None
+        self._some_topic_missing = False
+        self._isolation_level = client.READ_COMMITTED if options.read_committed else client.READ_UNCOMMITTED
+
+    @property
+    def cluster(self) -> Cluster:
+        if self._cluster is None:
+            self._cluster = Cluster.connect(self._settings)
+        return self._cluster
+
+    def close(self) -> None:
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
+
+    def required(self) -> list[TopicPartition]:
+        """The partitions to be read, all of which must exist: how a read begins."""
+        present = self._discover()
+        selection = self._options.selection
+        if isinstance(selection, Subscribe):
+            missing = sorted(set(selection.topics) - {topic for topic, _ in present})
+            if missing:
+                raise OptionError(
+                    "subscribe",
+                    f"names {', '.join(map(repr, missing))}, which the cluster does not have{self._near(missing)}",
+                )
+        elif isinstance(selection, Assign) and (absent := set(selection.partitions) - present.keys()):
+            raise OptionError("assign", f"names {describe(absent)}, which the cluster does not have")
+        return sorted(present)
+
+    def present(self) -> dict[TopicPartition, Uuid]:
+        """The partitions to be read that exist, with the ids of their topics; what is known may be a second old."""
+        now = time.monotonic()
+        if self._discovered_at is None or now - self._discovered_at >= DISCOVERY_INTERVAL_S:
+            self._discover()
+        return self._present
+
+    def earliest(self, places: Iterable[TopicPartition]) -> Offsets:
+        """Where partitions begin; those that turn out not to exist any more are left out."""
+        wanted = dict.fromkeys(places, client.EARLIEST)
+        try:
+            return self._offsets(wanted)
+        except KafkaError as failure:
+            if failure.error is not Error.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            present = self._discover()
+            return self._offsets({place: symbol for place, symbol in wanted.items() if place in present})
+
+    def latest(self, known: Mapping[TopicPartition, int]) -> Offsets:
+        """Where the partitions that exist end.
+
+        A partition that ends before an offset that was `known` is asked again: a broker that has just begun to lead it
+        may not know better at first.
+        """
+        ends = self._ends()
+        for _ in range(self._options.offset_retries):
+            if all(ends[place] >= offset for place, offset in known.items() if place in ends):
+                break
+            time.sleep(self._options.offset_retry_interval_ms / 1000)
+            ends = self._ends()
+        return ends
+
+    def at_or_after(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The first record of a time or later in each partition, None where there is none."""
+        found = self._retrying(lambda cluster: client.list_offsets(cluster, timestamps_ms, self._isolation_level))
+        return {place: None if at is None else at.offset for place, at in found.items()}
+
+    def start_of_read(self, places: Collection[TopicPartition], latest: Callable[[], Offsets]) -> Offsets:
+        """Where a read begins in each partition, as the options say."""
+        position = self._options.starting
+        if isinstance(position, GroupOffsets):
+            return self._group_offsets(places)
+        return self._resolve(position, places, latest, "starting")
+
+    def end_of_read(self, places: Collection[TopicPartition], latest: Callable[[], Offsets]) -> Offsets:
+        """Where a batch read ends in each partition, as the options say."""
+        return self._resolve(self._options.ending, places, latest, "ending")
+
+    def _resolve(
+        self, position: Position, places: Collection[TopicPartition], latest: Callable[[], Offsets], side: str
+    ) -> Offsets:
+        if isinstance(position, Earliest):
+            return self.earliest(places)
+        if isinstance(position, Latest):
+            return latest()
+        if isinstance(position, AtTimestamp):
+            return self._by_time(dict.fromkeys(places, position.timestamp_ms), latest, side, f"{side}Timestamp")
+        if isinstance(position, SpecificTimestamps):
+            name = f"{side}OffsetsByTimestamp"
+            _check_complete(position.timestamps_ms, places, name)
+            return self._by_time(position.timestamps_ms, latest, side, name)
+        assert isinstance(position, SpecificOffsets)
+        _check_complete(position.offsets, places, f"{side}Offsets")
+        offsets = dict(position.offsets)
+        if symbolic := [place for place, offset in offsets.items() if offset == EARLIEST]:
+            offsets |= self.earliest(symbolic)
+        if LATEST in offsets.values():
+            ends = latest()
+            offsets |= {place: ends[place] for place, offset in offsets.items() if offset == LATEST}
+        return offsets
+
+    def _by_time(
+        self, timestamps_ms: Mapping[TopicPartition, int], latest: Callable[[], Offsets], side: str, option: str
+    ) -> Offsets:
+        found = self.at_or_after(timestamps_ms)
+        too_late = [place for place, offset in found.items() if offset is None]
+        if too_late and side == "starting" and not self._options.latest_where_no_record_is_that_late:
+            raise OptionError(
+                option,
+                f"is later than all records of {describe(too_late)}; with startingOffsetsByTimestampStrategy latest, "
+                "the read would begin at their end",
+            )
+        ends = latest() if too_late else {}
+        return {place: ends[place] if offset is None else offset for place, offset in found.items()}
+
+    def _group_offsets(self, places: Collection[TopicPartition]) -> Offsets:
+        group = self._options.group_id
+        assert group is not None  # the options were checked together
+        committed = self._retrying(lambda cluster: client.committed_offsets(cluster, group, places))
+        unknown = [place for place in places if place not in committed]
+        return {place: at.offset for place, at in committed.items()} | self.earliest(unknown)
+
+    def _offsets(self, places: dict[TopicPartition, int]) -> Offsets:
+        """Ends and beginnings, which every partition has."""
+        if not places:
+            return {}
+        found = self._retrying(lambda cluster: client.list_offsets(cluster, places, self._isolation_level))
+        return {place: at.offset for place, at in found.items() if at is not None}
+
+    def _ends(self) -> Offsets:
+        """Where partitions end that exist. If one turns out not to exist any more, what is known is old."""
+        try:
+            return self._offsets(dict.fromkeys(self.present(), client.LATEST))
+        except KafkaError as failure:
+            if failure.error is not Error.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            self._discover()
+            return self._offsets(dict.fromkeys(self._present, client.LATEST))
+
+    def _discover(self) -> dict[TopicPartition, Uuid]:
+        selection = self._options.selection
+        topics: Iterable[TopicMetadata]
+        if isinstance(selection, SubscribePattern):
+            pattern = re.compile(selection.pattern)
+            everything = self._retrying(lambda cluster: cluster.metadata(None)).values()
+            topics = [each for each in everything if not each.is_internal and pattern.fullmatch(each.name)]
+        elif isinstance(selection, Subscribe):
+            topics = self._named(set(selection.topics))
+        else:
+            topics = self._named({topic for topic, _ in selection.partitions})
+        found = {(each.name, number): each.topic_id for each in topics for number in each.partitions}
+        if isinstance(selection, Assign):
+            found = {place: found[place] for place in selection.partitions if place in found}
+        self._present = found
+        self._discovered_at = time.monotonic()
+        return found
+
+    def _named(self, names: set[str]) -> list[TopicMetadata]:
+        """Topics by name, as far as they exist. Only when one is missing are all topics asked for."""
+        if not self._some_topic_missing:
+            try:
+                return list(self._retrying(lambda cluster: cluster.metadata(names)).values())
+            except KafkaError as failure:
+                if failure.error is not Error.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
+        found = [each for each in self._retrying(lambda cluster: cluster.metadata(None)).values() if each.name in names]
+        self._some_topic_missing = len(found) < len(names)
+        return found
+
+    def _near(self, missing: list[str]) -> str:
+        """Topics with names like those that are missing, as the end of a sentence."""
+        from difflib import get_close_matches
+
+        names = [each.name for each in self.cluster.metadata(None).values() if not each.is_internal]
+        close = [match for name in missing for match in get_close_matches(name, names, n=1)]
+        return f"; did you mean {', '.join(map(repr, close))}?" if close else ""
+
+    def _retrying(self, ask: Callable[[Cluster], T]) -> T:
+        """Ask as often as `fetchOffset.numRetries` allows; each time the client itself tries for a while.
+
+        A cluster that has never answered is not worth that: its address may be wrong.
+        """
+        cluster = self.cluster
+        for _ in range(self._options.offset_retries):
+            try:
+                return ask(cluster)
+            except KafkaError as failure:
+                if failure.error is not Error.NETWORK_EXCEPTION:
+                    raise
+            time.sleep(self._options.offset_retry_interval_ms / 1000)
+        return ask(cluster)
+
+
+def _check_complete(named: Collection[TopicPartition], places: Collection[TopicPartition], option: str) -> None:
+    """Offsets for some partitions only would leave open what happens to the others."""
+    if too_few := set(places) - set(named):
+        raise OptionError(option, f"says nothing of {describe(too_few)}: give -2 (earliest) or -1 (latest) to those")
+    if too_many := set(named) - set(places):
+        raise OptionError(option, f"names {describe(too_many)}, which are not among the partitions to be read")

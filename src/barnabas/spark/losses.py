@@ -1,0 +1,88 @@
+"""Records that were to be read and are gone: how that is noticed, and what it is called.
+
+Offsets without records are no loss as such: transaction markers take offsets, and compaction leaves gaps. What counts
+is a partition or a range of offsets that the cluster does not have any more, or never had.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.spark.planning import DataLoss, DataLossError, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Mapping, Sequence
+
+    from barnabas.spark.offsets import Offsets, TopicPartition
+    from barnabas.spark.options import SourceOptions
+    from barnabas.spark.planning import OffsetRange
+
+_log = logging.getLogger(__name__)
+
+
+def report(losses: Sequence[DataLoss], options: SourceOptions) -> None:
+    """Stop at lost data, or say so and go on: which one is for the user to choose."""
+    if losses and options.fail_on_data_loss:
+        raise DataLossError(losses)
+    if losses:
+        _log.warning("records may have been lost, and failOnDataLoss is false: %s", describe(losses))
+
+
+def partitions_gone(start: Offsets, present: Iterable[TopicPartition]) -> list[DataLoss]:
+    """Partitions that were read up to some offset and are not there any more."""
+    return [
+        DataLoss(
+            place,
+            f"it was read up to offset {start[place]} and is not there any more: it was deleted, or the options name "
+            "other topics now",
+        )
+        for place in sorted(start.keys() - set(present))
+    ]
+
+
+def ends_moved_back(start: Offsets, latest: Offsets) -> list[DataLoss]:
+    """Partitions that end before the offset up to which they were read."""
+    return [
+        DataLoss(
+            place,
+            f"it was read up to offset {start[place]} and now ends at offset {stop}: "
+            "the topic was deleted and made again, or its log lost its end",
+        )
+        for place, stop in sorted(latest.items())
+        if stop < start.get(place, 0)
+    ]
+
+
+def ranges_gone(ranges: Iterable[OffsetRange], present: Container[TopicPartition]) -> list[DataLoss]:
+    """Ranges of partitions that do not exist any more."""
+    return [
+        DataLoss(
+            (each.topic, each.partition),
+            f"offsets {each.start} to {each.end - 1} were to be read, and it does not exist any more",
+        )
+        for each in ranges
+        if (each.topic, each.partition) not in present
+    ]
+
+
+def starts_missed(ranges: Iterable[OffsetRange], earliest: Mapping[TopicPartition, int]) -> list[DataLoss]:
+    """Ranges whose first offsets are older than the oldest record that is kept."""
+    return [
+        DataLoss(
+            (each.topic, each.partition),
+            f"offsets {each.start} to {min(first, each.end) - 1} were to be read, and the log now starts at offset "
+            f"{first}: retention or DeleteRecords removed them",
+        )
+        for each in ranges
+        if (first := earliest[each.topic, each.partition]) > each.start
+    ]
+
+
+def outside(offsets: Offsets, first: Offsets, last: Offsets) -> list[DataLoss]:
+    """Offsets that people or groups name, and that partitions do not have."""
+    return [
+        DataLoss(place, f"offset {offset} is named, and the log goes from {first[place]} to {last[place]}")
+        for place, offset in sorted(offsets.items())
+        if not first[place] <= offset <= last[place]
+    ]

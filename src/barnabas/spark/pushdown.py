@@ -1,0 +1,155 @@
+"""Filters of a batch query that are answered by not reading: on topic, partition, offset and timestamp.
+
+Filters on the first three decide exactly what is read, and Spark need not look at them again. A lower bound on the
+timestamp moves the start of each partition to the first record of that time or later; records behind it may be older
+all the same, so Spark filters again. An upper bound cannot end a read: a record of an earlier time may always follow.
+
+Spark 4.3 keeps one plan for each DataFrame that is loaded, not for each query on it: behind a query on
+`df.where("partition = 1")`, `df` itself is read as if it had that filter, and of two filters on it in one query the
+last counts for both. So pushing is for sessions in which a DataFrame is loaded anew for each query.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pyspark.sql.datasource import ColumnPath
+
+    from barnabas.spark.offsets import TopicPartition
+    from barnabas.spark.planning import OffsetRange
+
+_PLANNER_WITH_FILTERS: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+
+_PLACE: Final = {"topic": 0, "partition": 1}
+_TYPE: Final = {"topic": str, "partition": int, "offset": int}
+_COMPARE: Final[dict[type[Filter], Callable[[Any, Any], bool]]] = {
+    EqualTo: operator.eq,
+    EqualNullSafe: operator.eq,
+    GreaterThan: operator.gt,
+    GreaterThanOrEqual: operator.ge,
+    LessThan: operator.lt,
+    LessThanOrEqual: operator.le,
+    In: lambda value, values: value in values,
+}
+_LOWER_BOUNDS: Final = (EqualTo, EqualNullSafe, GreaterThan, GreaterThanOrEqual)
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+
+
+def filters_are_pushed() -> bool:
+    """Whether this process plans a read whose filters Spark pushes.
+
+    Spark refuses a reader that takes filters where `spark.sql.python.filterPushdown.enabled` is off, and does not tell
+    a source whether it is. But it plans reads with filters in a worker of their own kind.
+    """
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return _PLANNER_WITH_FILTERS in sys.modules or getattr(main, "name", None) == _PLANNER_WITH_FILTERS
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """What filters leave of a read."""
+
+    places: tuple[Filter, ...] = ()
+    """Filters on topic and partition."""
+    first_offset: int | None = None
+    last_offset: int | None = None
+    first_timestamp_ms: int | None = None
+
+    def takes(self, place: TopicPartition) -> bool:
+        """Whether anything of a partition is wanted."""
+        return all(_holds(each, place) for each in self.places)
+
+    def within(self, whole: OffsetRange) -> OffsetRange:
+        """What is wanted of a range; it may be empty."""
+        start = whole.start if self.first_offset is None else max(whole.start, self.first_offset)
+        end = whole.end if self.last_offset is None else min(whole.end, self.last_offset + 1)
+        return whole._replace(start=start, end=max(start, end))
+
+
+def push(filters: Iterable[Filter]) -> tuple[Pushed, list[Filter]]:
+    """What can be done by not reading, and the filters that Spark has to apply."""
+    pushed = Pushed()
+    left: list[Filter] = []
+    for each in filters:
+        column = _column(each)
+        if column in _PLACE and _is_about_values(each, column):
+            pushed = _with(pushed, places=(*pushed.places, each))
+        elif column == "offset" and not isinstance(each, Not | In) and _is_about_values(each, column):
+            pushed = _push_offset(pushed, each)
+        elif column in _TYPE and isinstance(each, IsNotNull):
+            continue  # no record lacks these
+        else:
+            if column == "timestamp" and isinstance(each, _LOWER_BOUNDS):
+                pushed = _push_timestamp(pushed, each.value)
+            left.append(each)
+    return pushed, left
+
+
+def _with(pushed: Pushed, **changes: Any) -> Pushed:
+    return Pushed(**{**vars(pushed), **changes})
+
+
+def _column(each: Filter) -> str:
+    """The column that a filter is about; empty for one that lies deeper."""
+    inner = each.child if isinstance(each, Not) else each
+    path: ColumnPath = getattr(inner, "attribute", ())
+    return path[0] if len(path) == 1 else ""
+
+
+def _is_about_values(each: Filter, column: str) -> bool:
+    """Whether a filter compares with values of the column's own type, and so means what it seems to."""
+    inner = each.child if isinstance(each, Not) else each
+    if type(inner) not in _COMPARE:
+        return False
+    value = inner.value  # type: ignore[attr-defined]
+    values = value if isinstance(inner, In) else (value,)
+    return all(type(one) is _TYPE[column] for one in values)
+
+
+def _holds(each: Filter, place: TopicPartition) -> bool:
+    if isinstance(each, Not):
+        return not _holds(each.child, place)
+    return _COMPARE[type(each)](place[_PLACE[_column(each)]], each.value)  # type: ignore[attr-defined]
+
+
+def _push_offset(pushed: Pushed, each: Any) -> Pushed:
+    if isinstance(each, GreaterThan | GreaterThanOrEqual):
+        return _at_least(pushed, each.value + isinstance(each, GreaterThan))
+    if isinstance(each, LessThan | LessThanOrEqual):
+        return _at_most(pushed, each.value - isinstance(each, LessThan))
+    return _at_least(_at_most(pushed, each.value), each.value)
+
+
+def _at_least(pushed: Pushed, offset: int) -> Pushed:
+    return _with(pushed, first_offset=max(offset, pushed.first_offset or 0))
+
+
+def _at_most(pushed: Pushed, offset: int) -> Pushed:
+    return _with(pushed, last_offset=offset if pushed.last_offset is None else min(offset, pushed.last_offset))
+
+
+def _push_timestamp(pushed: Pushed, value: object) -> Pushed:
+    if not isinstance(value, datetime) or value.tzinfo is None or value < _EPOCH:
+        return pushed
+    timestamp_ms = (value - _EPOCH) // timedelta(milliseconds=1)
+    return _with(pushed, first_timestamp_ms=max(timestamp_ms, pushed.first_timestamp_ms or 0))

@@ -1,0 +1,195 @@
+"""Rows on their way into topics: which columns they may have, and the columns of a batch in one form.
+
+    key        string or binary      null: the record has no key
+    value      string or binary      required; null: a tombstone
+    headers    array<struct<key: string or binary, value: string or binary>>
+    topic      string                where the option `topic` does not say it for all rows
+    partition  int                   null: chosen by the key
+    timestamp  timestamp             null: now
+
+Types are known before any row is, so a column that cannot be written is an error on the driver, at once. What only the
+rows can tell (a null topic, a partition that is negative, a time before 1970) is an error before they are sent. Two
+more columns are let through without meaning anything, `offset` and `timestampType`: what was read from a topic may be
+written to another as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+Ints: TypeAlias = "NDArray[np.int64]"
+
+KEY, VALUE, HEADERS, TOPIC, PARTITION, TIMESTAMP = "key", "value", "headers", "topic", "partition", "timestamp"
+COLUMNS: Final = (KEY, VALUE, HEADERS, TOPIC, PARTITION, TIMESTAMP)
+PASSED_OVER: Final = frozenset({"offset", "timestampType"})
+
+NO_PARTITION: Final = -1
+BYTES: Final = pa.large_binary()
+"""Keys and values have one type here: offsets of 64 bits, so that no sum of lengths is too large."""
+
+_TEXT: Final = r"(?:string|varchar|char)(?:\(\d+\)| collate \w+)?"
+_TEXT_OR_BYTES: Final = rf"(?:{_TEXT}|binary)"
+_TYPES: Final[Mapping[str, tuple[str, str]]] = {
+    KEY: (_TEXT_OR_BYTES, "string or binary"),
+    VALUE: (_TEXT_OR_BYTES, "string or binary"),
+    HEADERS: (
+        rf"array<struct<key:{_TEXT_OR_BYTES},value:{_TEXT_OR_BYTES}>>",
+        "array<struct<key: string, value: binary>>",
+    ),
+    TOPIC: (_TEXT, "string"),
+    PARTITION: ("int", "int"),
+    TIMESTAMP: ("timestamp", "timestamp"),
+}
+_US_PER_MS: Final = 1_000
+
+
+class ColumnError(ValueError):
+    """A column that is missing, unknown, of another type than can be written, or that holds what cannot be."""
+
+    def __init__(self, column: str, problem: str) -> None:
+        super().__init__(column, problem)
+        self.column = column
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"column {self.column} {self.problem}"
+
+
+class Rows(NamedTuple):
+    """Columns of some rows, each with an element for each row."""
+
+    keys: pa.Array | None
+    """Bytes, as `BYTES`, or None where no row has a key."""
+    values: pa.Array
+    headers: pa.Array | None
+    """Lists of structs of `BYTES`, or None where no row has headers."""
+    topics: pa.Array | None
+    partitions: NDArray[np.int32] | None
+    """With NO_PARTITION where a row does not say it."""
+    timestamps_ms: Ints
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def take(self, places: NDArray[Any]) -> Rows:
+        """Those of the rows at these places, in this order."""
+        at = pa.array(places)
+        return Rows(
+            _take(self.keys, at),
+            self.values.take(at),
+            _take(self.headers, at),
+            _take(self.topics, at),
+            None if self.partitions is None else self.partitions[places],
+            self.timestamps_ms[places],
+        )
+
+
+def check_columns(types: Mapping[str, str], *, topic: str | None) -> None:
+    """Whether rows with these columns, by their types in Spark's words, can be written."""
+    for name, given in types.items():
+        if name in _TYPES:
+            accepted, described = _TYPES[name]
+            if re.fullmatch(accepted, given, re.IGNORECASE) is None:
+                raise ColumnError(name, f"is of type {given}: the sink takes {described}; cast it")
+        elif name not in PASSED_OVER:
+            raise ColumnError(name, f"is not known to the sink{_nearest(name)}")
+    if VALUE not in types:
+        raise ColumnError(VALUE, f"is missing: it holds what is written; there are {', '.join(types) or 'no columns'}")
+    if topic is None and TOPIC not in types:
+        raise ColumnError(TOPIC, "is missing, and option topic does not say either where the rows go")
+
+
+def read_rows(batch: pa.RecordBatch, *, topic: str | None, now_ms: int) -> Rows:
+    """The rows of a batch of a schema that has been checked; ColumnError for what cannot be written."""
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    return Rows(
+        keys=_some(_as_bytes(columns.get(KEY))),
+        values=_as_bytes(columns[VALUE]),
+        headers=_some(_as_headers(columns.get(HEADERS))),
+        topics=None if topic is not None else _checked_topics(columns[TOPIC]),
+        partitions=_partitions(columns.get(PARTITION)),
+        timestamps_ms=_timestamps_ms(columns.get(TIMESTAMP), len(batch), now_ms),
+    )
+
+
+def lengths_of(column: pa.Array) -> Ints:
+    """The length of each element, 0 for null."""
+    lengths: Ints = np.diff(offsets_of(column))
+    if column.null_count:
+        # What lies under a null counts for nothing, and need not be empty.
+        lengths = np.where(column.is_null().to_numpy(zero_copy_only=False), 0, lengths)
+    return lengths
+
+
+def offsets_of(column: pa.Array) -> Ints:
+    """Where each element of a column of `BYTES` begins in its data, and where the last one ends."""
+    offsets: Ints = np.frombuffer(column.buffers()[1], np.int64, len(column) + 1, column.offset * 8)
+    return offsets
+
+
+def data_of(column: pa.Array) -> NDArray[np.uint8]:
+    """The bytes that a column of `BYTES` holds; those of a slice of it lie where they were."""
+    data = column.buffers()[2]
+    return np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+
+
+def _take(column: pa.Array | None, places: pa.Array) -> pa.Array | None:
+    return None if column is None else column.take(places)
+
+
+def _some(column: pa.Array | None) -> pa.Array | None:
+    """A column in which there is anything."""
+    return None if column is None or column.null_count == len(column) else column
+
+
+def _as_bytes(column: pa.Array | None) -> pa.Array | None:
+    return None if column is None else column.cast(BYTES)
+
+
+def _as_headers(column: pa.Array | None) -> pa.Array | None:
+    if column is None:
+        return None
+    names = [column.type.value_type.field(place).name for place in range(2)]
+    header = pa.struct([pa.field(name, BYTES) for name in names])
+    return column.cast(pa.list_(pa.field(column.type.value_field.name, header)))
+
+
+def _checked_topics(column: pa.Array) -> pa.Array:
+    if column.null_count:
+        raise ColumnError(TOPIC, "is null in a row, and option topic does not say where such rows go")
+    return column
+
+
+def _partitions(column: pa.Array | None) -> NDArray[np.int32] | None:
+    if column is None or column.null_count == len(column):
+        return None
+    numbers: NDArray[np.int32] = column.fill_null(NO_PARTITION).to_numpy(zero_copy_only=False)
+    if column.drop_null().to_numpy(zero_copy_only=False).min() < 0:
+        raise ColumnError(PARTITION, f"is {numbers.min()} in a row: partitions count from 0; null lets the key choose")
+    return numbers
+
+
+def _timestamps_ms(column: pa.Array | None, count: int, now_ms: int) -> Ints:
+    if column is None:
+        return np.full(count, now_ms, np.int64)
+    times_us = pc.fill_null(column.cast(pa.int64()), now_ms * _US_PER_MS).to_numpy(zero_copy_only=False)
+    times: Ints = times_us // _US_PER_MS
+    if count and times.min() < 0:
+        raise ColumnError(TIMESTAMP, f"is {times.min()} ms in a row: a topic has no times before 1970")
+    return times
+
+
+def _nearest(name: str) -> str:
+    close = get_close_matches(name.lower(), COLUMNS, n=1)
+    return f"; did you mean {close[0]}?" if close else f"; drop it, or put it into one of {', '.join(COLUMNS)}"

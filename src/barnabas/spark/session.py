@@ -1,0 +1,86 @@
+"""A Spark session in which `format("barnabas")` is known: `local[*]` unless told otherwise.
+
+The same code runs on a cluster by another master. What is given to `session` wins over what `spark-submit` and
+`spark-defaults.conf` say, and they win over the defaults here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from barnabas.spark.java import find_java
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Mapping
+
+    from pyspark.sql import SparkSession
+
+DEFAULTS: Mapping[str, str] = {
+    "spark.master": "local[*]",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""What suits a pipeline on one machine. Spark's 200 shuffle partitions are made for hundreds of cores."""
+
+_JVM_IS_THERE = "PYSPARK_GATEWAY_PORT"
+"""What `spark-submit` tells the Python that it starts."""
+
+
+def session(
+    app_name: str = "barnabas", *, master: str | None = None, settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """The session of this process, made if there is none yet. JavaMissingError says what to install.
+
+    A session that is there already keeps its settings, but for those that are given.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    from barnabas.spark import register
+
+    given = given_settings(app_name, master, settings)
+    builder = SparkSession.builder.config(map=dict(given))
+    if not _has_session():
+        prepare_environment()
+        # The JVM must be told when it starts how much memory it may have, and only then knows spark-defaults.conf.
+        SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(given.items())))  # noqa: SLF001
+        known = {name for name, _ in SparkConf().getAll()}
+        builder = builder.config(map=dict(remaining_defaults({*known, *given})))
+    spark = builder.getOrCreate()
+    register(spark)
+    return spark
+
+
+def given_settings(app_name: str, master: str | None, settings: Mapping[str, str] | None) -> dict[str, str]:
+    """What the caller says, as settings of Spark."""
+    named = {"spark.app.name": app_name} if master is None else {"spark.app.name": app_name, "spark.master": master}
+    return {**named, **(settings or {})}
+
+
+def remaining_defaults(known: Container[str]) -> dict[str, str]:
+    """The defaults about which nobody has said anything."""
+    return {name: value for name, value in DEFAULTS.items() if name not in known}
+
+
+def prepare_environment() -> None:
+    """What Spark takes from the environment: its Java, and the Python of its workers."""
+    if _JVM_IS_THERE not in os.environ:
+        os.environ["JAVA_HOME"] = str(find_java())
+    # Workers are to be the same Python with the same packages, not whatever the PATH finds first.
+    if not os.environ.get("PYSPARK_PYTHON"):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+
+
+def _has_session() -> bool:
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    try:
+        SparkSession.active()
+    except PySparkRuntimeError:
+        return False
+    return True

@@ -1,0 +1,87 @@
+"""`format("barnabas")`: what Spark asks for a source or a sink.
+
+Options are checked when a query is loaded, as far as it is known what they are for, and when it is planned or started.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from barnabas.spark.batch_reader import BatchReader, FilteringBatchReader
+from barnabas.spark.given import OptionError
+from barnabas.spark.options import Query, SourceOptions, parse_source
+from barnabas.spark.pushdown import filters_are_pushed
+from barnabas.spark.stream_reader import StreamReader
+from barnabas.spark.tasks import ReadPlan, plan_read
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
+
+FORMAT: Final = "barnabas"
+COLUMNS: Final = StructType(
+    [
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("timestampType", IntegerType()),
+    ]
+)
+HEADER: Final = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+COLUMNS_WITH_HEADERS: Final = StructType([*COLUMNS.fields, StructField("headers", ArrayType(HEADER))])
+
+
+class BarnabasDataSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> StructType:
+        return _columns(parse_source(self.options, query=None))
+
+    def reader(self, schema: StructType) -> BatchReader:
+        plan = self._plan(Query.BATCH, schema)
+        return FilteringBatchReader(plan) if filters_are_pushed() else BatchReader(plan)
+
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
+        return StreamReader(self._plan(Query.STREAMING, schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from barnabas.spark.sink import BatchWriter
+
+        return BatchWriter(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        from barnabas.spark.sink import StreamWriter
+
+        return StreamWriter(self.options, schema, overwrite)
+
+    def _plan(self, query: Query, schema: StructType) -> ReadPlan:
+        plan = plan_read(self.options, query)
+        ours = _columns(plan.options)
+        if _names_and_types(schema) != _names_and_types(ours):
+            raise OptionError("schema", f"is not for the user to choose: a topic has the columns {ours.simpleString()}")
+        return plan
+
+
+def _columns(options: SourceOptions) -> StructType:
+    return COLUMNS_WITH_HEADERS if options.include_headers else COLUMNS
+
+
+def _names_and_types(schema: StructType) -> list[tuple[str, DataType]]:
+    return [(each.name, each.dataType) for each in schema.fields]

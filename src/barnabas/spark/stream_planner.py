@@ -1,0 +1,191 @@
+"""A streaming read, batch by batch: where it starts, how far the next batch goes, and what its tasks read.
+
+Spark's checkpoint is the authority on what has been read; the planner remembers nothing that it could not do without.
+Two places need care for that reason:
+
+- Spark does not write down where a query started before its first batch is planned. If the start is a place that
+  moves (the latest offsets, those of a group), the first batch is left empty: it only puts the start into the
+  checkpoint, from which a query that crashes at that point takes it up again.
+- If a partition has lost what was to be read next and `failOnDataLoss` is false, one batch ends at the beginning of
+  what is there now, and reads nothing there. The next one reads from it, also after a restart.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from barnabas.spark.losses import (
+    ends_moved_back,
+    outside,
+    partitions_gone,
+    ranges_gone,
+    report,
+    starts_missed,
+)
+from barnabas.spark.offsets import LATEST, GroupOffsets, Latest, Offsets, SpecificOffsets, TopicPartition
+from barnabas.spark.planning import (
+    DataLoss,
+    OffsetRange,
+    clamp,
+    count_between,
+    is_worth_a_batch,
+    limit_end,
+    plan_ranges,
+    split_ranges,
+    without_missed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from barnabas.protocol.uuids import Uuid
+    from barnabas.spark.options import SourceOptions
+
+
+class Topics(Protocol):
+    """What is asked of the cluster; `lookup.Lookup` is who answers."""
+
+    def required(self) -> Collection[TopicPartition]: ...
+
+    def present(self) -> Mapping[TopicPartition, Uuid]: ...
+
+    def earliest(self, places: Iterable[TopicPartition]) -> Offsets: ...
+
+    def latest(self, known: Mapping[TopicPartition, int]) -> Offsets: ...
+
+    def start_of_read(self, places: Collection[TopicPartition], latest: Callable[[], Offsets]) -> Offsets: ...
+
+
+class StreamPlanner:
+    def __init__(self, topics: Topics, options: SourceOptions, now_ms: Callable[[], int]) -> None:
+        self._topics = topics
+        self._options = options
+        self._now_ms = now_ms
+        self._initial: Offsets | None = None
+        self._ends_with_what_is_there = False
+        self._target: Offsets | None = None
+        self._topic_ids: dict[str, Uuid] = {}
+        self._last_batch_ms: int | None = None
+        self.latest_seen: Offsets | None = None
+        """Where partitions ended when they were last asked."""
+
+    def initial(self) -> Offsets:
+        """Where a new query starts. Spark asks more than once and expects one answer."""
+        if self._initial is None:
+            places = self._topics.required()
+            self._remember_topics()
+            start = self._topics.start_of_read(places, lambda: self._ends({}))
+            self._initial = self._within(start)
+        return self._initial
+
+    def available_now(self) -> None:
+        """The query reads what is there, in as many batches as the limits make of it, and ends."""
+        self._ends_with_what_is_there = True
+
+    def end_of_batch(self, start: Offsets) -> Offsets:
+        """How far the next batch goes within the limits of the options; `start` itself where there is to be none."""
+        begin, stop = self._available(start)
+        if start == self._initial and self._last_batch_ms is None and _moves(self._options):
+            self._last_batch_ms = self._now_ms()
+            return start
+        as_before = all(begin.get(place) == offset for place, offset in start.items())
+        if as_before and not self._is_due(count_between(begin, stop)):
+            return start
+        if stop != start:
+            self._last_batch_ms = self._now_ms()
+        most = self._options.max_offsets_per_trigger
+        return stop if most is None else limit_end(begin, stop, most)
+
+    def end_of_everything(self, start: Offsets) -> Offsets:
+        """How far a batch goes that is to have all there is, as a trigger may ask for."""
+        return self._available(start)[1]
+
+    def ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
+        """What the tasks of a batch read. A batch that is run again reads the same."""
+        begin = {place: start.get(place, 0) for place in end}
+        ranges = plan_ranges(begin, end)
+        earliest = self._topics.earliest((each.topic, each.partition) for each in ranges)
+        report([*self._start_overtaken(start, end), *ranges_gone(ranges, earliest)], self._options)
+        ranges = [each for each in ranges if (each.topic, each.partition) in earliest]
+        report(starts_missed(ranges, earliest), self._options)
+        return split_ranges(
+            without_missed(ranges, earliest),
+            min_partitions=self._options.min_partitions,
+            max_records=self._options.max_records_per_partition,
+        )
+
+    def _available(self, start: Offsets) -> tuple[Offsets, Offsets]:
+        """From where to where each partition can be read, after it was read up to `start`."""
+        ends = self.latest_seen = self._ends(start)
+        restarted = self._restarted(start, ends)
+        new = self._topics.earliest(ends.keys() - start.keys())
+        begin = new | {place: start[place] for place in ends.keys() & start.keys()} | restarted
+        return begin, {place: ends[place] for place in begin} | restarted
+
+    def _ends(self, known: Offsets) -> Offsets:
+        if self._target is not None:
+            return dict(self._target)
+        ends = self._topics.latest(known)
+        if self._ends_with_what_is_there:
+            self._target = ends
+        return ends
+
+    def _is_due(self, waiting: int) -> bool:
+        least = self._options.min_offsets_per_trigger
+        # A query that reads what is available now and then ends has nothing to wait for.
+        if least is None or self._ends_with_what_is_there:
+            return True
+        since_ms = None if self._last_batch_ms is None else self._now_ms() - self._last_batch_ms
+        return waiting > 0 and is_worth_a_batch(waiting, least, since_ms, self._options.max_trigger_delay_ms)
+
+    def _restarted(self, start: Offsets, ends: Offsets) -> Offsets:
+        """Partitions that are not what they were when they were read up to `start`, and where they begin now."""
+        losses = [*ends_moved_back(start, ends), *self._made_again(start, ends)]
+        report([*partitions_gone(start, ends), *losses], self._options)
+        self._remember_topics()
+        return self._topics.earliest(loss.place for loss in losses)
+
+    def _made_again(self, start: Offsets, ends: Offsets) -> list[DataLoss]:
+        """Partitions of topics that have another id than before, and have grown beyond `start` already.
+
+        Ids are not in the checkpoint: this is seen while a query runs, not from one run to the next.
+        """
+        ids = self._topics.present()
+        return [
+            DataLoss(place, f"it was read up to offset {start[place]}, then the topic was deleted and made again")
+            for place in sorted(start.keys() & ends.keys())
+            if ends[place] >= start[place] and place in ids and self._topic_ids.get(place[0], ids[place]) != ids[place]
+        ]
+
+    def _remember_topics(self) -> None:
+        self._topic_ids = {topic: topic_id for (topic, _), topic_id in self._topics.present().items()}
+
+    def _start_overtaken(self, start: Offsets, end: Offsets) -> list[DataLoss]:
+        """Partitions whose first batch, run again after a crash, has nothing left to read.
+
+        Spark asks for the start of a query anew then. A start that moves is not the one that the batch was planned
+        with, and that batch was empty.
+        """
+        if start != self._initial or _moves(self._options):
+            return []
+        return [
+            DataLoss(place, f"it was to be read up to offset {end[place]}, and the log now starts at offset {first}")
+            for place, first in sorted(start.items())
+            if place in end and first > end[place]
+        ]
+
+    def _within(self, start: Offsets) -> Offsets:
+        """A start that lies in what partitions have: offsets that people or groups name may be gone, or not be yet."""
+        if not isinstance(self._options.starting, SpecificOffsets | GroupOffsets):
+            return start
+        first, last = self._topics.earliest(start), self._ends({})
+        report(outside(start, first, last), self._options)
+        return clamp(start, first, last)
+
+
+def _moves(options: SourceOptions) -> bool:
+    """Whether the start of a query is another place a moment later."""
+    start = options.starting
+    if isinstance(start, SpecificOffsets):
+        return LATEST in start.offsets.values()
+    return isinstance(start, Latest | GroupOffsets) or options.latest_where_no_record_is_that_late

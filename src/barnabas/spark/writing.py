@@ -1,0 +1,273 @@
+"""What a task of a write does with its rows: into chunks, into batches, to the leaders, once or at least once."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from barnabas.client.pool import borrowed
+from barnabas.protocol.errors import KafkaError
+from barnabas.spark import marker_store, markers, transacting
+from barnabas.spark.checksums import MASK, checksum
+from barnabas.spark.encoding import Author, Limits, encode
+from barnabas.spark.markers import BatchMarker, Decision, Run, TaskMarker
+from barnabas.spark.partitioner import Sticky, assign
+from barnabas.spark.producing import Producer
+from barnabas.spark.rows import Rows, read_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from barnabas.client.cluster import Cluster, TopicPartition
+    from barnabas.client.settings import ClientSettings
+    from barnabas.spark.sink_options import SinkOptions
+    from barnabas.spark.transacting import Protocol
+
+CHUNK_BYTES: Final = 4 * 1024 * 1024
+CHUNK_ROWS: Final = 64 * 1024
+"""How much is encoded at a time: enough to fill batches of several partitions, little enough to stay in memory."""
+
+ABORT_TIMEOUT_MS: Final = 5_000
+"""Aborting only spares readers the wait: whoever comes next with the transactional id does it anyway."""
+
+
+@dataclass(frozen=True)
+class WritePlan:
+    """How to write, as the options say. It travels to the tasks."""
+
+    options: SinkOptions
+    settings: ClientSettings
+
+    @property
+    def limits(self) -> Limits:
+        producer = self.options.producer
+        return Limits(
+            min(producer.batch_bytes, producer.request_bytes_max),
+            producer.request_bytes_max,
+            producer.codec,
+            producer.level,
+        )
+
+    def marker_place(self) -> TopicPartition:
+        """Where markers are committed for: a partition that exists, whatever topics the rows go to."""
+        return self.options.marker_topic or self.options.topic or INTERNAL_TOPIC, 0
+
+
+INTERNAL_TOPIC: Final = "__consumer_offsets"
+"""It is there as soon as there is a group, which a marker is."""
+
+
+class Outcome(NamedTuple):
+    row_count: int
+    was_written_before: bool
+
+
+class Tally:
+    """How many rows there were, and a checksum of them that does not depend on their order."""
+
+    def __init__(self) -> None:
+        self.row_count = 0
+        self.checksum = 0
+
+    def add(self, rows: Rows) -> None:
+        self.row_count += len(rows)
+        self.checksum = (self.checksum + checksum(rows)) & MASK
+
+
+def write_at_least_once(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> Outcome:
+    """Write rows so that each is in the log when this returns. What an attempt before has written stays there."""
+    with borrowed(plan.settings) as cluster:
+        author, sequences = _borrow_author(cluster, plan)
+        producer = Producer(cluster, author, plan.options.producer, sequences=sequences)
+        writer = _Writer(plan, producer)
+        row_count = 0
+        for rows in _rows_of(plan, batches):
+            writer.write(rows)
+            row_count += len(rows)
+        producer.flush()
+        _keep_author(plan, author, sequences)
+        return Outcome(row_count, was_written_before=False)
+
+
+def write_exactly_once(
+    plan: WritePlan, identity: str, run: Run, task: int, batches: Iterable[pa.RecordBatch]
+) -> Outcome:
+    """Write the rows of a task of a streaming query, unless an attempt before has."""
+    with borrowed(plan.settings) as cluster:
+        place = plan.marker_place()
+        found = marker_store.read_batch(cluster, identity, place)
+        begun = markers.begin(found, run, identity, plan.options, _now_ms())
+        if begun != found:
+            marker_store.write_batch(cluster, identity, place, begun)
+        return write_once(cluster, plan, identity, begun, task, batches)
+
+
+def write_once(
+    cluster: Cluster, plan: WritePlan, identity: str, begun: BatchMarker, task: int, batches: Iterable[pa.RecordBatch]
+) -> Outcome:
+    """Write the rows of a task of a batch that has been begun, and its marker, in one transaction."""
+    place = plan.marker_place()
+    chunks = _rows_of(plan, batches)
+    first = next(chunks, None)
+    if first is None:
+        # Nothing to write needs no transaction. But if there were rows the first time, the plan is not what it was.
+        return _compare(marker_store.read_task(cluster, identity, task, place), begun, task, iter(()))
+    author = transacting.begin(cluster, markers.task_name(identity, task), plan.options.producer.transaction_timeout_ms)
+    found = marker_store.read_task(cluster, identity, task, place)
+    decision = markers.decide(found, begun, _now_ms())
+    if decision is Decision.SKIP:
+        return _compare(found, begun, task, _with_first(first, chunks))
+    if decision is Decision.UNKNOWN:
+        kept_ms = marker_store.retention_ms(cluster, markers.task_name(identity, task))
+        markers.check_retention(begun, kept_ms, _now_ms(), plan.options)
+    protocol = transacting.protocol_of(cluster)
+    try:
+        tally = _produce(cluster, plan, author, protocol, _with_first(first, chunks))
+        marker = TaskMarker(begun.run, tally.row_count, tally.checksum)
+        marker_store.write_task(cluster, author, protocol, place, marker)
+        transacting.commit(cluster, author, protocol)
+    except BaseException:
+        _abort(cluster, author, protocol)
+        raise
+    return Outcome(tally.row_count, was_written_before=False)
+
+
+class _Writer:
+    """Sends rows to the partitions where they belong."""
+
+    def __init__(self, plan: WritePlan, producer: Producer) -> None:
+        self._topic = plan.options.topic
+        self._limits = plan.limits
+        self._producer = producer
+        self._sticky: dict[str, Sticky] = {}
+
+    def write(self, rows: Rows) -> None:
+        for topic, of_topic in _by_topic(rows, self._topic):
+            partitions = self._producer.partitions_of(topic)
+            sticky = self._sticky.get(topic)
+            if sticky is None:
+                start = random.randrange(partitions.partition_count)
+                sticky = self._sticky[topic] = Sticky(self._limits.batch_bytes, start)
+            assigned = assign(of_topic, partitions, sticky)
+            self._producer.write(topic, encode(of_topic, assigned, self._limits))
+
+
+def _produce(cluster: Cluster, plan: WritePlan, author: Author, protocol: Protocol, chunks: Iterator[Rows]) -> Tally:
+    producer = Producer(cluster, author, plan.options.producer, protocol=protocol)
+    writer, tally = _Writer(plan, producer), Tally()
+    for rows in chunks:
+        writer.write(rows)
+        tally.add(rows)
+    producer.flush()
+    return tally
+
+
+def _compare(found: TaskMarker | None, begun: BatchMarker, task: int, chunks: Iterator[Rows]) -> Outcome:
+    """Look through rows that have been written before, and whether they are the same."""
+    tally = Tally()
+    for rows in chunks:
+        tally.add(rows)
+    if found is None or found.run != begun.run:
+        return Outcome(tally.row_count, was_written_before=False)
+    markers.check_rows(found, tally.row_count, tally.checksum, task)
+    return Outcome(tally.row_count, was_written_before=True)
+
+
+def _abort(cluster: Cluster, author: Author, protocol: Protocol) -> None:
+    cluster.close_busy()
+    try:
+        transacting.abort(cluster, author, protocol, timeout_ms=ABORT_TIMEOUT_MS)
+    except KafkaError:
+        # The failure that led here is the one to report. The next attempt begins with aborting what is left open.
+        return
+
+
+def _rows_of(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> Iterator[Rows]:
+    for chunk in _chunks(batches):
+        rows = read_rows(chunk, topic=plan.options.topic, now_ms=_now_ms())
+        yield rows if plan.options.include_headers else rows._replace(headers=None)
+
+
+def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in pieces of a size that is good to work with. None of them is empty."""
+    collected: list[pa.RecordBatch] = []
+    row_count = size_bytes = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        collected.append(batch)
+        row_count += batch.num_rows
+        size_bytes += batch.nbytes
+        if row_count >= CHUNK_ROWS or size_bytes >= CHUNK_BYTES:
+            yield from _split(_together(collected), size_bytes)
+            collected, row_count, size_bytes = [], 0, 0
+    if collected:
+        yield _together(collected)
+
+
+def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return batch
+
+
+def _split(batch: pa.RecordBatch, size_bytes: int) -> Iterator[pa.RecordBatch]:
+    rows_each = max(1, min(CHUNK_ROWS, batch.num_rows * 2 * CHUNK_BYTES // max(size_bytes, 1)))
+    for start in range(0, batch.num_rows, rows_each):
+        yield batch.slice(start, rows_each)
+
+
+def _by_topic(rows: Rows, topic: str | None) -> Iterator[tuple[str, Rows]]:
+    if rows.topics is None:
+        assert topic is not None, "rows without a topic of their own were checked to have the option's"
+        yield topic, rows
+        return
+    encoded = rows.topics.dictionary_encode()
+    names = encoded.dictionary.to_pylist()
+    codes = encoded.indices.to_numpy(zero_copy_only=False)
+    for code, name in enumerate(names):
+        yield name, rows if len(names) == 1 else rows.take(np.flatnonzero(codes == code))
+
+
+def _with_first(first: Rows, rest: Iterator[Rows]) -> Iterator[Rows]:
+    yield first
+    yield from rest
+
+
+class _IdleAuthor(NamedTuple):
+    process_id: int
+    author: Author
+    sequences: dict[TopicPartition, int]
+
+
+_idle_authors: dict[ClientSettings, _IdleAuthor] = {}
+"""Producers whose batches are all in the log, for the next task of this process: brokers remember each one for a day,
+and a stream of small batches would make them remember thousands."""
+IDLE_AUTHORS_MAX: Final = 8
+
+
+def _borrow_author(cluster: Cluster, plan: WritePlan) -> tuple[Author, dict[TopicPartition, int]]:
+    if not plan.options.producer.is_idempotent:
+        return Author(), {}
+    idle = _idle_authors.pop(plan.settings, None)
+    if idle is not None and idle.process_id == os.getpid():
+        return idle.author, idle.sequences
+    return transacting.new_producer(cluster), {}
+
+
+def _keep_author(plan: WritePlan, author: Author, sequences: dict[TopicPartition, int]) -> None:
+    if author.is_idempotent:
+        while len(_idle_authors) >= IDLE_AUTHORS_MAX:
+            _idle_authors.pop(next(iter(_idle_authors)))
+        _idle_authors[plan.settings] = _IdleAuthor(os.getpid(), author, sequences)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,62 @@
+"""A session of its own in a process of its own: what Spark makes of what it was told, and by whom."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import barnabas.spark
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+NAMES = (
+    "spark.master",
+    "spark.app.name",
+    "spark.driver.memory",
+    "spark.sql.shuffle.partitions",
+    "spark.sql.session.timeZone",
+    "spark.ui.enabled",
+)
+PROGRAM = f"""
+import json, barnabas.spark
+spark = barnabas.spark.session(settings={{"spark.driver.memory": "600m", "spark.ui.enabled": "false"}})
+print(json.dumps({{name: spark.conf.get(name) for name in {NAMES}}}))
+print(spark.sparkContext._jvm.java.lang.Runtime.getRuntime().maxMemory())
+spark.stop()
+"""
+
+
+def test_given_settings_win_over_spark_defaults_and_they_win_over_ours(tmp_path: Path) -> None:
+    told = {"spark.master": "local[1]", "spark.sql.shuffle.partitions": "7", "spark.ui.enabled": "true"}
+    (tmp_path / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in told.items()))
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, "SPARK_CONF_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=True,
+    )
+    settings, memory_bytes = ran.stdout.splitlines()
+    assert json.loads(settings) == {
+        "spark.master": "local[1]",
+        "spark.app.name": "barnabas",
+        "spark.driver.memory": "600m",
+        "spark.sql.shuffle.partitions": "7",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.enabled": "false",
+    }
+    assert int(memory_bytes) < 700 * 2**20
+
+
+def test_a_session_that_is_there_is_taken_with_its_settings(spark: SparkSession) -> None:
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    same = barnabas.spark.session("tests", settings={"spark.sql.caseSensitive": "false"})
+    assert same.sparkContext is spark.sparkContext
+    assert same.conf.get("spark.sql.shuffle.partitions") == before

@@ -1,0 +1,141 @@
+"""What a task does that finds a marker, none, or that of somebody else."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.spark.markers import (
+    FRESH_MS,
+    BatchMarker,
+    Decision,
+    MarkerError,
+    Run,
+    TaskMarker,
+    batch_metadata,
+    begin,
+    check_retention,
+    check_rows,
+    check_surplus,
+    decide,
+    identity_of,
+    identity_of_checkpoint,
+    read_batch_marker,
+    read_task_marker,
+    task_metadata,
+)
+from barnabas.spark.sink_options import SinkOptions, parse_sink
+
+NOW_MS = 1_700_000_000_000
+WEEK_MS = 7 * 24 * 3_600_000
+
+
+def options(**more: str) -> SinkOptions:
+    given = {"kafka.bootstrap.servers": "localhost:9092", "topic": "t", **more}
+    return parse_sink({name.replace("_", "."): value for name, value in given.items()})
+
+
+def begun(batch_id: int, query_id: str = "q", at_ms: int = NOW_MS - 1, task_count: int = 2) -> BatchMarker:
+    return BatchMarker(Run(query_id, batch_id), at_ms, task_count)
+
+
+def written(batch_id: int, query_id: str = "q") -> TaskMarker:
+    return TaskMarker(Run(query_id, batch_id), 10, 99)
+
+
+def start(found: BatchMarker | None, run: Run, **more: str) -> BatchMarker:
+    return begin(found, run, "id", options(**more), NOW_MS)
+
+
+def test_the_first_batch_of_a_query_needs_no_marker() -> None:
+    assert start(None, Run("q", 0)) == BatchMarker(Run("q", 0), NOW_MS, 0)
+
+
+def test_a_later_batch_without_any_marker_is_refused() -> None:
+    with pytest.raises(MarkerError, match=r"batch 3 of query q is not its first.*onMissingMarker=write"):
+        start(None, Run("q", 3))
+    assert start(None, Run("q", 3), onMissingMarker="write").run == Run("q", 3)
+
+
+def test_the_next_batch_begins_now_and_knows_how_many_tasks_there_were() -> None:
+    assert start(begun(4), Run("q", 5)) == BatchMarker(Run("q", 5), NOW_MS, 2)
+
+
+def test_a_batch_that_is_run_again_began_when_it_did_first() -> None:
+    assert start(begun(5), Run("q", 5)) == begun(5)
+
+
+def test_another_query_with_the_same_identity_has_lost_its_checkpoint() -> None:
+    with pytest.raises(MarkerError, match=r"query q has written up to batch 5.*batch 0 of query new.*onLostCheckpoint"):
+        start(begun(5), Run("new", 0))
+    assert start(begun(5), Run("new", 0), onLostCheckpoint="restart") == BatchMarker(Run("new", 0), NOW_MS, 2)
+
+
+def test_a_batch_before_the_one_that_was_begun_last_is_refused() -> None:
+    with pytest.raises(MarkerError, match="batch 4 of query q comes after batch 5 was begun"):
+        start(begun(5), Run("q", 4))
+
+
+def test_a_task_that_finds_its_marker_writes_nothing() -> None:
+    assert decide(written(5), begun(5), NOW_MS) is Decision.SKIP
+
+
+def test_a_task_that_finds_an_older_marker_or_that_of_another_query_writes() -> None:
+    assert decide(written(4), begun(5), NOW_MS) is Decision.WRITE
+    assert decide(written(9, "before"), begun(5), NOW_MS) is Decision.WRITE
+
+
+def test_a_task_that_has_written_a_later_batch_is_refused() -> None:
+    with pytest.raises(MarkerError, match="comes after this task has written batch 6"):
+        decide(written(6), begun(5), NOW_MS)
+
+
+def test_a_task_without_a_marker_writes_if_the_batch_has_just_begun() -> None:
+    assert decide(None, begun(5, at_ms=NOW_MS - FRESH_MS), NOW_MS) is Decision.WRITE
+    assert decide(None, begun(5, at_ms=NOW_MS - FRESH_MS - 1), NOW_MS) is Decision.UNKNOWN
+
+
+def test_a_marker_that_may_have_expired_is_an_error() -> None:
+    check_retention(begun(5, at_ms=NOW_MS - WEEK_MS // 2), WEEK_MS, NOW_MS, options())
+    with pytest.raises(MarkerError, match=r"begun 10080 minutes ago.*may have expired.*offsets\.retention\.minutes"):
+        check_retention(begun(5, at_ms=NOW_MS - WEEK_MS), WEEK_MS, NOW_MS, options())
+    check_retention(begun(5, at_ms=NOW_MS - WEEK_MS), WEEK_MS, NOW_MS, options(onMissingMarker="write"))
+
+
+def test_other_rows_than_the_first_time_are_an_error() -> None:
+    check_rows(written(5), 10, 99, task=1)
+    with pytest.raises(MarkerError, match=r"task 1 of batch 5 of query q .* 10 rows the first time and 11 now"):
+        check_rows(written(5), 11, 99, task=1)
+    with pytest.raises(MarkerError, match="10 rows with other contents than the first time"):
+        check_rows(written(5), 10, 98, task=1)
+
+
+def test_fewer_tasks_than_the_first_time_are_an_error() -> None:
+    check_surplus(None, Run("q", 5), 3, 3)
+    check_surplus(written(4), Run("q", 5), 3, 3)
+    with pytest.raises(MarkerError, match=r"task 3 of batch 5 .* has only 3 tasks"):
+        check_surplus(written(5), Run("q", 5), 3, 3)
+
+
+def test_markers_are_read_as_they_were_written() -> None:
+    assert read_batch_marker("g", 5, batch_metadata(begun(5))) == begun(5)
+    assert read_task_marker("g", 5, task_metadata(written(5))) == written(5)
+
+
+@pytest.mark.parametrize("metadata", ["", "{", "[]", "{}", '{"query": 1, "rows": 2, "sum": "3"}'])
+def test_an_offset_of_somebody_else_is_not_taken_for_a_marker(metadata: str) -> None:
+    with pytest.raises(MarkerError, match=r"group g holds no marker.*kafka\.transactional\.id"):
+        read_task_marker("g", 5, metadata)
+
+
+def test_an_output_is_named_by_its_option_else_its_checkpoint_else_its_query() -> None:
+    named = options(kafka_transactional_id="orders", checkpointLocation="/c")
+    assert identity_of(named, "q") == "orders"
+    assert identity_of(options(checkpointLocation="/c"), "q") == identity_of_checkpoint("/c")
+    assert identity_of(options(), "q") == "barnabas-sink-q"
+
+
+def test_a_local_checkpoint_has_one_identity_however_it_is_spelt() -> None:
+    spellings = ["/a/b", "/a/b/", "file:/a/b", "file:///a/b/"]
+    assert len({identity_of_checkpoint(each) for each in spellings}) == 1
+    assert identity_of_checkpoint("/a/b") != identity_of_checkpoint("/a/c")
+    assert identity_of_checkpoint("s3a://a/b") != identity_of_checkpoint("hdfs://a/b")

@@ -1,0 +1,74 @@
+"""Positions as JSON, in Spark's own form."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.spark.offsets import MalformedJsonError, Offsets, from_json, parse_offsets, parse_partitions, to_json
+
+OFFSETS = st.dictionaries(
+    st.tuples(st.text(min_size=1, max_size=8), st.integers(0, 2**31 - 1)), st.integers(0, 2**63 - 1), max_size=20
+)
+
+
+def test_a_position_looks_in_a_checkpoint_as_that_of_sparks_own_source() -> None:
+    assert to_json({("orders", 1): 7, ("orders", 0): 23, ("clicks", 10): 1, ("clicks", 9): 0}) == {
+        "clicks": {"9": 0, "10": 1},
+        "orders": {"0": 23, "1": 7},
+    }
+
+
+@given(OFFSETS)
+def test_a_position_survives_the_checkpoint(offsets: Offsets) -> None:
+    assert from_json(json.loads(json.dumps(to_json(offsets)))) == offsets
+
+
+@given(OFFSETS)
+def test_equal_positions_give_equal_texts(offsets: Offsets) -> None:
+    backwards = dict(reversed(offsets.items()))
+    assert json.dumps(to_json(offsets)) == json.dumps(to_json(backwards))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[]", "topics are expected"),
+        ("3", "topics are expected"),
+        ("{}", "no partition is named"),
+        ('{"orders": {}}', "no partition is named"),
+        ('{"orders": [0]}', "topic 'orders' has [0] where partitions are expected"),
+        ('{"orders": {"first": 0}}', "topic 'orders' has \"first\" where the number of a partition is expected"),
+        ('{"orders": {"-1": 0}}', 'has "-1" where the number of a partition'),
+        ('{"orders": {"99999999999": 0}}', "where the number of a partition"),
+        ('{"orders": {"0": 1.5}}', "orders-0 has 1.5 where a whole number is expected"),
+        ('{"orders": {"0": true}}', "orders-0 has true"),
+        ('{"orders": {"0": null}}', "orders-0 has null"),
+        ('{"orders": {"0": -3}}', "orders-0 has -3"),
+        ('{"orders": {"0": 1, "0": 2}}', "'0' is named twice"),
+        ('{"orders": {"0": 1}, "orders": {"1": 2}}', "'orders' is named twice"),
+        ("", "this is no JSON"),
+        ("{'orders': {'0': 1}}", "this is no JSON"),
+    ],
+)
+def test_malformed_offsets_are_refused_with_the_place_that_is_wrong(text: str, said: str) -> None:
+    with pytest.raises(MalformedJsonError) as raised:
+        parse_offsets(text)
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"orders": 0}', '{"orders": ["x"]}', '{"orders": [true]}', "{"])
+def test_malformed_partitions_are_refused(text: str) -> None:
+    with pytest.raises(MalformedJsonError):
+        parse_partitions(text)
+
+
+@given(st.text(max_size=60))
+def test_no_text_does_worse_than_be_refused(text: str) -> None:
+    for parse in (parse_offsets, parse_partitions):
+        with contextlib.suppress(MalformedJsonError):
+            parse(text)
