@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 # Nodes start in a third of the time when their byte code is there.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help setup demo test lint bench bench-full chaos interop docs clean
+.PHONY: help setup java demo test lint bench bench-full chaos interop docs clean
 
 help:
 	@echo "make setup       the virtual environment with everything in it; the other targets do it by themselves"
@@ -30,10 +30,14 @@ $(VENV)/.stamp: pyproject.toml constraints.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: setup
+# Spark runs on Java: found, installed where that is possible, or asked for in one line.
+java: setup
+	@$(BIN)/python -m tools.ensure_java
+
+demo: java
 	@$(BIN)/python -m examples.demo
 
-test: setup lint
+test: java lint
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
 lint: setup
