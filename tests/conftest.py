@@ -56,6 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "full: takes gigabytes or many minutes, and so runs with --chaos=full only")
 
 
+@pytest.hookimpl(tryfirst=True)  # before the plugin that hands out groups looks at them
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         needs_spark = "spark" in getattr(item, "fixturenames", ())
