@@ -207,6 +207,11 @@ class ConfluentTransactionalProducer:
     def _call(self, what: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         try:
             return what(*arguments, **named)
+        except SystemError as failure:
+            # A fatal error that comes while a delivery report is handed over is raised inside of that.
+            if not isinstance(failure.__cause__, KafkaException):
+                raise
+            raise _error(failure.__cause__) from failure
         except KafkaException as failure:
             raise _error(failure) from failure
 
