@@ -109,6 +109,19 @@ def duration_ms(text: str) -> int:
     return int(int(found[1]) * _MS_OF_UNIT[found[2].lower()])
 
 
+def check_client(
+    client: Mapping[str, str], forbidden: Mapping[str, str], servers: tuple[str, ...] = ("bootstrap.servers",)
+) -> None:
+    """That it is said where the cluster is, under one of these names, and nothing that is not the user's to say."""
+    if not any(name in client for name in servers):
+        close = get_close_matches("bootstrap.servers", client, n=1)
+        hint = f"; did you mean it by {CLIENT_PREFIX}{close[0]}?" if close else ", as in host:9092,other:9092"
+        raise OptionError("kafka.bootstrap.servers", f"is missing: it says where the cluster is{hint}")
+    for name, instead in forbidden.items():
+        if name in client:
+            raise OptionError(CLIENT_PREFIX + name, f"is not for a pipeline to set: {instead}")
+
+
 def _nearest(name: str, spelling: Mapping[str, str]) -> str:
     """Which option may have been meant, as the end of a sentence."""
     if (usual := _USUAL_MISTAKES.get(name)) is not None and usual.lower() in spelling:

@@ -16,10 +16,9 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from barnabas.spark.given import CLIENT_PREFIX, INT_MAX, Given, OptionError, duration_ms
+from barnabas.spark.given import CLIENT_PREFIX, INT_MAX, Given, OptionError, check_client, duration_ms
 from barnabas.spark.offsets import (
     EARLIEST,
     LATEST,
@@ -134,7 +133,6 @@ def parse_source(options: Mapping[str, str], query: Query | None) -> SourceOptio
     """What the options of a read say. Without a kind of query, only what holds for both kinds is checked."""
     given = Given(options, known=SOURCE_OPTIONS, of="the source")
     client = _client_options(given)
-    _check_forbidden(client)
     streaming = query is Query.STREAMING
     parsed = SourceOptions(
         selection=_selection(given),
@@ -168,19 +166,10 @@ def parse_source(options: Mapping[str, str], query: Query | None) -> SourceOptio
 
 def _client_options(given: Given) -> dict[str, str]:
     client = given.client
-    if "bootstrap.servers" not in client:
-        close = get_close_matches("bootstrap.servers", client, n=1)
-        hint = f"; did you mean it by {CLIENT_PREFIX}{close[0]}?" if close else ", as in host:9092,other:9092"
-        raise OptionError("kafka.bootstrap.servers", f"is missing: it says where the cluster is{hint}")
+    check_client(client, FORBIDDEN)
     if client.get(GROUP_ID) == "":
         raise OptionError(CLIENT_PREFIX + GROUP_ID, "is empty")
     return client
-
-
-def _check_forbidden(client: Mapping[str, str]) -> None:
-    for name, instead in FORBIDDEN.items():
-        if name in client:
-            raise OptionError(CLIENT_PREFIX + name, f"is not for a pipeline to set: {instead}")
 
 
 def _client_id(given: Given, client: Mapping[str, str]) -> dict[str, str]:

@@ -13,9 +13,9 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from barnabas.client.offsets import EARLIEST, LATEST, READ_UNCOMMITTED, list_offsets
+from barnabas.client.pool import borrowed
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.spark.batches import Wanted
-from barnabas.spark.connections import borrowed_cluster
 from barnabas.spark.decoding import BATCH_ROWS, COLUMNS, COLUMNS_WITH_HEADERS, Scratch, decode
 from barnabas.spark.fetching import Fetcher, FetchSettings
 from barnabas.spark.losses import ranges_gone, starts_missed
@@ -57,7 +57,7 @@ def read_range(
     if columns is None:
         columns = COLUMNS_WITH_HEADERS if include_headers else COLUMNS
     on_loss = _fail if fail_on_data_loss else _warn
-    with borrowed_cluster(settings) as cluster:
+    with borrowed(settings) as cluster:
         wanted = Wanted(*offset_range, columns, batch_rows)
         fetcher = Fetcher(cluster, wanted, fetch_settings or FetchSettings(), isolation_level)
         try:

@@ -19,11 +19,10 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from barnabas.protocol.compression import LEVELS, Codec
-from barnabas.spark.given import CLIENT_PREFIX, INT_MAX, Given, OptionError
+from barnabas.spark.given import CLIENT_PREFIX, INT_MAX, Given, OptionError, check_client
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -113,7 +112,7 @@ class SinkOptions:
 def parse_sink(options: Mapping[str, str]) -> SinkOptions:
     """What the options of a write say; OptionError for what they cannot."""
     given = Given(options, known=(*SINK_OPTIONS, *ENGINE_OPTIONS), of="the sink")
-    _check_client(given.client)
+    check_client(given.client, FORBIDDEN, servers=("bootstrap.servers", "metadata.broker.list"))
     parsed = SinkOptions(
         topic=_topic(given, "topic"),
         delivery=given.one_of("delivery", _words(Delivery), default="exactly_once"),
@@ -151,16 +150,6 @@ def _parse_producer(client: Mapping[str, str]) -> ProducerOptions:
         )
     except OptionError as error:
         raise OptionError(CLIENT_PREFIX + error.option, error.problem) from error
-
-
-def _check_client(client: Mapping[str, str]) -> None:
-    if "bootstrap.servers" not in client and "metadata.broker.list" not in client:
-        close = get_close_matches("bootstrap.servers", client, n=1)
-        hint = f"; did you mean it by {CLIENT_PREFIX}{close[0]}?" if close else ", as in host:9092,other:9092"
-        raise OptionError("kafka.bootstrap.servers", f"is missing: it says where the cluster is{hint}")
-    for name, instead in FORBIDDEN.items():
-        if name in client:
-            raise OptionError(CLIENT_PREFIX + name, f"is not for a pipeline to set: {instead}")
 
 
 def _check_exactly_once(parsed: SinkOptions) -> None:
