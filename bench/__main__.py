@@ -1,4 +1,7 @@
-"""`python -m bench`: the table. `python -m bench profile CASE`: where the broker spends its time in one case."""
+"""`python -m bench`: the table. `python -m bench pipelines`: that of source and sink on Spark.
+
+`python -m bench profile CASE`: where the broker spends its time in one case.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,6 @@ import signal
 import sys
 import tempfile
 import time
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +43,10 @@ def main(arguments: Sequence[str]) -> int:
     console = Console()
     if arguments[:1] == ["profile"]:
         return profiling.main(arguments[1:], console)
+    if arguments[:1] == ["pipelines"]:
+        from bench.pipelines import table  # here, as it needs Spark
+
+        return table.main(arguments[1:], console)
     chosen = _parse(arguments)
     plan = QUICK if chosen.quick else Plan()
     every = cases.full_cases(plan) if chosen.full else cases.standard_cases(plan)
@@ -132,17 +138,14 @@ def _report(selected: Sequence[Case], found: Results, plan: Plan, console: Conso
         console.print(failure, style="red", markup=False)
     if not found.samples:
         return
-    lines = results.lines(selected, found)
-    machine = results.machine()
     rounds = max(len(by_round) for sides in found.samples.values() for by_round in sides.values())
-    title = f"{' beside '.join(found.sides)}: medians of {rounds} interleaved {'round' if rounds == 1 else 'rounds'}"
-    Console(width=max(console.width, report.TABLE_WIDTH_MIN)).print(report.table(title, lines, found.sides))
-    console.print(report.summary(lines), style="bold")
-    about = {"title": title, "machine": machine, "plan": dataclasses.asdict(plan)}
-    stamp = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}"
-    page = report.markdown(title, lines, found.sides, machine)
-    data, text = report.save(RESULTS, stamp, selected, found, about, page)
-    console.print(f"samples: {data}\ntable:   {text}", soft_wrap=True)
+    about = report.About(
+        name=report.stamp(),
+        title=f"{' beside '.join(found.sides)}: medians of {rounds} interleaved {'round' if rounds == 1 else 'rounds'}",
+        machine=results.machine(),
+        plan=dataclasses.asdict(plan),
+    )
+    report.show(console, RESULTS, selected, found, about)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -15,11 +16,11 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 def cpu_seconds(pid: int) -> float:
     """User and system time of a process with all its threads, its ended children, and its living descendants."""
-    return sum(map(_cpu_seconds_of_one, _tree(pid)))
+    return _sum_over_tree(_cpu_seconds_of_one, pid)
 
 
 def resident_bytes(pid: int) -> int:
-    return sum(_resident_bytes_of_one(each) for each in _tree(pid))
+    return int(_sum_over_tree(resident_bytes_of_one, pid))
 
 
 def is_alive(pid: int) -> bool:
@@ -30,16 +31,26 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def _tree(pid: int) -> Iterator[int]:
-    yield pid
-    for task in Path(f"/proc/{pid}/task").iterdir():
+def descendants(pid: int) -> Iterator[int]:
+    """Children, their children and so on, as far as they live."""
+    for task in Path(f"/proc/{pid}/task").glob("*"):
         try:
             children = (task / "children").read_text().split()
         except FileNotFoundError:
             # The thread has ended meanwhile, and its children have passed to another.
             continue
-        for child in children:
-            yield from _tree(int(child))
+        for child in map(int, children):
+            yield child
+            yield from descendants(child)
+
+
+def _sum_over_tree(measure: Callable[[int], float], pid: int) -> float:
+    """Of a process, which must live, and of its descendants, which may end while they are looked at."""
+    total = measure(pid)
+    for each in descendants(pid):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            total += measure(each)
+    return total
 
 
 def _cpu_seconds_of_one(pid: int) -> float:
@@ -52,5 +63,5 @@ def _stat_fields(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
-def _resident_bytes_of_one(pid: int) -> int:
+def resident_bytes_of_one(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rich import box
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from bench.results import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from bench.case import Case
-    from bench.results import Line, Results
+    from bench.results import Line, Results, Tabled
     from bench.stats import Ratio
 
 TABLE_WIDTH_MIN = 200
@@ -24,8 +28,35 @@ CPU_NOTE = "CPU: seconds of the broker per million records or requests."
 RATIO_NOTE = "Ratios are of medians over rounds, {first} over {second}; in parentheses the extremes over single rounds."
 
 
-def table(title: str, lines: Sequence[Line], sides: Sequence[str]) -> Table:
-    shown = Table(title=title, caption=_notes(sides), box=box.SIMPLE)
+@dataclass(frozen=True, slots=True)
+class About:
+    """What was run, where, and how much of it."""
+
+    name: str
+    title: str
+    machine: Mapping[str, str]
+    plan: Mapping[str, object]
+    cpu_note: str = CPU_NOTE
+
+
+def stamp() -> str:
+    """A name for the files of a run: when it ended."""
+    return f"{datetime.now().astimezone():%Y%m%d-%H%M%S}"
+
+
+def show(console: Console, folder: Path, cases: Sequence[Tabled], results: Results, about: About) -> None:
+    """Prints the table and what of it is met, and keeps both table and samples in the folder."""
+    lines, notes = lines_of(cases, results), _notes(results.sides, about.cpu_note)
+    shown = table(about.title, lines, results.sides, notes)
+    Console(width=max(console.width, TABLE_WIDTH_MIN)).print(shown)
+    console.print(summary(lines), style="bold")
+    page = markdown(about, lines, results.sides, notes)
+    data, text = save(folder, cases, results, about, page)
+    console.print(f"samples: {data}\ntable:   {text}", soft_wrap=True)
+
+
+def table(title: str, lines: Sequence[Line], sides: Sequence[str], notes: str) -> Table:
+    shown = Table(title=title, caption=notes, box=box.SIMPLE)
     for column, heading in enumerate(_headings(sides)):
         shown.add_column(heading, justify="left" if column < 2 else "right", no_wrap=True)
     for line in lines:
@@ -35,22 +66,22 @@ def table(title: str, lines: Sequence[Line], sides: Sequence[str]) -> Table:
     return shown
 
 
-def markdown(title: str, lines: Sequence[Line], sides: Sequence[str], machine: Mapping[str, str]) -> str:
+def markdown(about: About, lines: Sequence[Line], sides: Sequence[str], notes: str) -> str:
     headings = _headings(sides)
     rows = [headings, ["---", *["---:"] * (len(headings) - 1)], *(_cells(line, sides) for line in lines)]
     text = "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
-    where = ", ".join(f"{name} {value}" for name, value in machine.items())
-    return f"{title}\n\n{text}\n\n{_notes(sides)}\nMachine: {where}.\n"
+    where = ", ".join(f"{name} {value}" for name, value in about.machine.items())
+    return f"{about.title}\n\n{text}\n\n{notes}\nMachine: {where}.\n"
 
 
-def save(
-    folder: Path, stamp: str, cases: Sequence[Case], results: Results, about: Mapping[str, object], page: str
-) -> tuple[Path, Path]:
+def save(folder: Path, cases: Sequence[Tabled], results: Results, about: About, page: str) -> tuple[Path, Path]:
     """Writes the page and every sample, so that a later reader can ask what this table does not show."""
     folder.mkdir(parents=True, exist_ok=True)
-    data, text = folder / f"{stamp}.json", folder / f"{stamp}.md"
+    data, text = folder / f"{about.name}.json", folder / f"{about.name}.md"
     said = {
-        **about,
+        "title": about.title,
+        "machine": about.machine,
+        "plan": about.plan,
         "sides": results.sides,
         "labels": {case.name: [row.label for row in case.rows] for case in cases},
         "samples": results.samples,
@@ -80,10 +111,10 @@ def _cells(line: Line, sides: Sequence[str]) -> list[str]:
     return [line.label, line.unit, *medians, _ratio(line.ratio), *cpu, _ratio(line.cpu_ratio), targets]
 
 
-def _notes(sides: Sequence[str]) -> str:
+def _notes(sides: Sequence[str], cpu_note: str) -> str:
     if len(sides) == 1:
-        return CPU_NOTE
-    return f"{RATIO_NOTE.format(first=sides[0], second=sides[1])} {CPU_NOTE}"
+        return cpu_note
+    return f"{RATIO_NOTE.format(first=sides[0], second=sides[1])} {cpu_note}"
 
 
 def _ratio(ratio: Ratio | None) -> str:

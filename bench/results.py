@@ -6,7 +6,7 @@ import platform
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tools import apache_kafka
 
@@ -15,7 +15,7 @@ from bench.stats import AtLeast, Measure, Ratio, median, ratio_of_medians
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bench.case import Case, Row
+    from bench.case import Row
     from bench.stats import Target
 
 Figures = dict[str, float]
@@ -66,7 +66,16 @@ class Line:
     verdicts: tuple[Verdict, ...]
 
 
-def lines(cases: Sequence[Case], results: Results) -> list[Line]:
+class Tabled(Protocol):
+    """Any case: what its figures are kept under, and the rows that they become."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def rows(self) -> tuple[Row, ...]: ...
+
+
+def lines_of(cases: Sequence[Tabled], results: Results) -> list[Line]:
     return [_line(case.name, row, results) for case in cases for row in case.rows if case.name in results.samples]
 
 

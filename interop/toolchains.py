@@ -15,7 +15,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tools import apache_kafka, cache
+from tools import apache_kafka, cache, maven
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -62,9 +62,9 @@ def streams() -> Launch:
     """A Kafka Streams application, whose jars are many megabytes that nothing else needs."""
     _need_kafka("Kafka Streams")
     try:
-        jars = apache_kafka.ensure_artifacts(f"kafka-streams-{apache_kafka.VERSION}", STREAMS_ARTIFACTS)
-    except apache_kafka.KafkaUnavailableError as error:
-        raise MissingError(f"needs the jars of Kafka Streams: {error}") from error
+        jars = maven.ensure_jars(f"kafka-streams-{apache_kafka.VERSION}", STREAMS_ARTIFACTS)
+    except maven.MavenError as error:
+        raise MissingError(f"needs Kafka Streams: {error}") from error
     classes = _compiled("streams", f"{jars}/*")
     return Launch((*apache_kafka.java_command(classpath=[classes, f"{jars}/*"]), "interop.WordCount"))
 

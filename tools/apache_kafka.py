@@ -24,15 +24,12 @@ from base64 import urlsafe_b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools import cache
+from tools import maven
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from types import TracebackType
     from typing import Self
-
-    Artifacts = Sequence[tuple[str, str, str]]
-    """Group, artifact and version, as Maven names them."""
 
 VERSION = "4.3.1"
 JAVA_VERSION_MIN = 17
@@ -62,7 +59,6 @@ ARTIFACTS = (
 
 START_SECONDS_MAX = 90.0
 STOP_SECONDS_MAX = 60.0
-MAVEN_SECONDS_MAX = 600.0
 POLL_SECONDS = 0.01
 LOG_TAIL_CHARS = 4_000
 
@@ -95,13 +91,10 @@ def find_missing() -> str | None:
 
 def ensure_jars() -> Path:
     """The folder of Kafka's jars, resolved by Maven on first use."""
-    return ensure_artifacts(f"kafka-{VERSION}", ARTIFACTS)
-
-
-def ensure_artifacts(name: str, artifacts: Artifacts) -> Path:
-    """The folder of these artifacts' jars and all they need, under this name in the cache."""
-    jars = cache.home() / name / "jars"
-    return cache.made_once(jars, lambda folder: _resolve_jars(folder, jars, artifacts))
+    try:
+        return maven.ensure_jars(f"kafka-{VERSION}", ARTIFACTS)
+    except maven.MavenError as error:
+        raise KafkaUnavailableError(f"Apache Kafka {VERSION}: {error}") from error
 
 
 def run_tool(
@@ -311,39 +304,6 @@ def _java_missing() -> str | None:
     if found is None or int(found[1]) < JAVA_VERSION_MIN:
         return f"Apache Kafka needs Java {JAVA_VERSION_MIN} or newer, found: {shown.splitlines()[0]}"
     return None
-
-
-def _resolve_jars(folder: Path, destination: Path, artifacts: Artifacts) -> None:
-    """Has Maven copy the jars to a folder that then becomes the destination."""
-    if shutil.which("mvn") is None:
-        raise KafkaUnavailableError(f"Apache Kafka's jars need Maven (mvn is not on PATH), or to be in {destination}")
-    with tempfile.TemporaryDirectory(prefix="maven-") as scratch:
-        (Path(scratch) / "pom.xml").write_text(_pom(artifacts))
-        command = ["mvn", "--batch-mode", "--quiet", "-f", f"{scratch}/pom.xml", "dependency:copy-dependencies"]
-        options = ["-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
-        try:
-            done = subprocess.run(
-                [*command, *options], capture_output=True, text=True, timeout=MAVEN_SECONDS_MAX, check=False
-            )
-        except subprocess.TimeoutExpired as error:
-            raise KafkaUnavailableError(
-                f"Maven did not resolve Apache Kafka {VERSION} in {MAVEN_SECONDS_MAX} s"
-            ) from error
-    if done.returncode != 0:
-        first = next((line for line in done.stdout.splitlines() if "ERROR" in line), f"exit code {done.returncode}")
-        raise KafkaUnavailableError(f"Maven could not resolve Apache Kafka {VERSION}: {first}")
-
-
-def _pom(artifacts: Artifacts) -> str:
-    dependencies = "\n".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
-        for group, artifact, version in artifacts
-    )
-    return (
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>barnabas</groupId><artifactId>apache-kafka-peer</artifactId><version>1</version>"
-        f"<dependencies>{dependencies}</dependencies></project>"
-    )
 
 
 def _node_id(data_dir: Path) -> str:

@@ -42,7 +42,7 @@ def _figures(rate: float, cpu: float) -> dict[str, float]:
 def test_a_line_holds_scaled_medians_ratios_and_verdicts() -> None:
     both = ("ours", "theirs")
     found = _found(both, (_figures(2000, 1.0), _figures(1000, 1.0)), (_figures(4000, 3.0), _figures(2000, 2.0)))
-    (line,) = results.lines([CASE], found)
+    (line,) = results.lines_of([CASE], found)
     assert line.medians == (3.0, 1.5)
     assert line.cpu_medians == (2.0, 1.5)
     assert line.ratio is not None
@@ -52,16 +52,16 @@ def test_a_line_holds_scaled_medians_ratios_and_verdicts() -> None:
 
 
 def test_alone_only_targets_of_a_value_are_judged() -> None:
-    (line,) = results.lines([CASE], _found(("ours",), (_figures(9000, 1.0),)))
+    (line,) = results.lines_of([CASE], _found(("ours",), (_figures(9000, 1.0),)))
     assert line.ratio is None
     assert [verdict.text() for verdict in line.verdicts] == ["value ≤ 5 ✗"]
 
 
 def test_a_case_that_never_finished_has_no_line_and_one_that_failed_on_one_side_no_ratio() -> None:
     found = Results(("ours", "theirs"))
-    assert results.lines([CASE], found) == []
+    assert results.lines_of([CASE], found) == []
     found.add("c", "theirs", 1, _figures(1.0, 1.0))
-    (line,) = results.lines([CASE], found)
+    (line,) = results.lines_of([CASE], found)
     assert line.medians == (None, 0.001)
     assert not any(verdict.is_met for verdict in line.verdicts)
 
@@ -69,7 +69,8 @@ def test_a_case_that_never_finished_has_no_line_and_one_that_failed_on_one_side_
 def test_the_page_is_a_markdown_table_with_one_cell_per_heading() -> None:
     both = ("ours", "theirs")
     found = _found(both, (_figures(2000, 1.0), _figures(1000, 2.0)))
-    page = report.markdown("title", results.lines([CASE], found), both, {"processor": "one"})
+    about = report.About("run", "title", {"processor": "one"}, {})
+    page = report.markdown(about, results.lines_of([CASE], found), both, "notes")
     table = [line for line in page.splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in table}) == 1
     assert "| a case | k/s | 2.00 | 1.00 | 2.00 (2.00–2.00) | 1.00 | 2.00 | 0.50 (0.50–0.50) |" in table[2]
