@@ -98,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for topic, kind in ((TRANSACTIONS, Transaction), (THRESHOLDS, Threshold)):
         of_kind = (event for event in events if isinstance(event, kind))
         produce(arguments.bootstrap, topic, ((event.user, as_json(event), None) for event in of_kind))
-    spark = barnabas.spark.session("bank alerts", settings=SETTINGS)
+    spark = barnabas.spark.session("bank alerts", master=arguments.master, settings=SETTINGS)
     found = alerts(
         read_stream(spark, arguments.bootstrap, TRANSACTIONS), read_stream(spark, arguments.bootstrap, THRESHOLDS)
     )

@@ -152,7 +152,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         of_kind = (event for event in events if isinstance(event, kind))
         produce(bootstrap, topic, ((event.user, as_json(event), None) for event in of_kind))
 
-    spark = barnabas.spark.session("click stream")
+    spark = barnabas.spark.session("click stream", master=arguments.master)
     enriched = enrich(
         read_stream(spark, bootstrap, CLICKS),
         read_stream(spark, bootstrap, SEARCHES),

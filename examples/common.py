@@ -53,6 +53,7 @@ class Arguments:
     seed: int
     checkpoint: str
     once: bool
+    master: str | None
     extra: argparse.Namespace
 
 
@@ -66,11 +67,14 @@ def parse_arguments(
     parser.add_argument("--seed", type=int, default=1, help="the same seed gives the same events (%(default)s)")
     parser.add_argument("--checkpoint", help="folder in which the queries keep how far they are (a new one)")
     parser.add_argument("--once", action="store_true", help="stop when all that is there is processed")
+    parser.add_argument("--master", help="where Spark runs (all cores of this machine), as in spark://host:7077")
     for folder, purpose in (folders or {}).items():
         parser.add_argument(f"--{folder}", required=True, help=purpose)
     given = parser.parse_args(argv)
     checkpoint = given.checkpoint or tempfile.mkdtemp(prefix=f"{name}-")
-    return Arguments(given.bootstrap, given.events, given.seed, os.path.abspath(checkpoint), given.once, given)
+    return Arguments(
+        given.bootstrap, given.events, given.seed, os.path.abspath(checkpoint), given.once, given.master, given
+    )
 
 
 def create_topics(bootstrap: str, topics: Iterable[str], *, partitions: int = 2, **settings: str) -> None:

@@ -122,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     topics, folder = Topics(), arguments.extra.parquet
     load(arguments.bootstrap, topics, generate(arguments.seed, arguments.events))
-    spark = barnabas.spark.session("fast and slow")
+    spark = barnabas.spark.session("fast and slow", master=arguments.master)
     fast = fast_layer(spark, arguments.bootstrap, topics, arguments.checkpoint)
     slow = slow_layer(spark, arguments.bootstrap, topics, folder)
     run([fast, slow], once=arguments.once)

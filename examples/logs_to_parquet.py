@@ -143,7 +143,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     topics = Topics()
     load(arguments.bootstrap, topics, generate(arguments.seed, arguments.events))
-    spark = barnabas.spark.session("logs to Parquet")
+    spark = barnabas.spark.session("logs to Parquet", master=arguments.master)
     folder = arguments.extra.parquet
     writers = pipeline(spark, arguments.bootstrap, topics, folder, arguments.checkpoint)
     # On a small machine it takes long until many queries have started at the same moment, and Spark does not wait long.

@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     create_topics(arguments.bootstrap, [TRADES, STATISTICS])
     trades = generate(arguments.seed, arguments.events)
     produce(arguments.bootstrap, TRADES, ((trade.symbol, as_json(trade), None) for trade in trades))
-    spark = barnabas.spark.session("stock statistics")
+    spark = barnabas.spark.session("stock statistics", master=arguments.master)
     batch_size = max(1, arguments.events // BATCHES)
     records = read_stream(spark, arguments.bootstrap, TRADES, maxOffsetsPerTrigger=batch_size)
     output = to_topic(statistics(records), key="symbol")

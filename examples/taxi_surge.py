@@ -112,7 +112,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for topic, is_taxi in ((TAXIS, True), (USERS, False)):
         of_kind = (each for each in events if each.is_taxi == is_taxi)
         produce(arguments.bootstrap, topic, ((each.id, as_json(each), None) for each in of_kind))
-    spark = barnabas.spark.session("taxi surge")
+    spark = barnabas.spark.session("taxi surge", master=arguments.master)
     found = positions(read_stream(spark, arguments.bootstrap, TAXIS, USERS), TAXIS)
     output = to_topic(surge(found), key="region")
     writers = [

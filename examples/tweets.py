@@ -134,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parse_arguments("tweets", "finds popular tweets and trending hashtags", events=5_000, argv=argv)
     topics = Topics()
     load(arguments.bootstrap, topics, generate(arguments.seed, arguments.events))
-    spark = barnabas.spark.session("tweets")
+    spark = barnabas.spark.session("tweets", master=arguments.master)
     writers = pipeline(spark, arguments.bootstrap, topics, arguments.checkpoint)
     # On a small machine it takes long until many queries have started at the same moment, and Spark does not wait long.
     for stage in [[writer] for writer in writers] if arguments.once else [writers]:

@@ -186,7 +186,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     topics = Topics()
     load(arguments.bootstrap, topics, generate(arguments.seed, arguments.events))
-    spark = barnabas.spark.session("video")
+    spark = barnabas.spark.session("video", master=arguments.master)
     writers = pipeline(spark, arguments.bootstrap, topics, arguments.extra.parquet, arguments.checkpoint)
     for stage in [[writer] for writer in writers] if arguments.once else [writers]:
         run(stage, once=arguments.once)

@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     produce(
         arguments.bootstrap, LINES, ((None, line.text, None) for line in generate(arguments.seed, arguments.events))
     )
-    spark = barnabas.spark.session("word count")
+    spark = barnabas.spark.session("word count", master=arguments.master)
     counts = to_topic(count_words(read_stream(spark, arguments.bootstrap, LINES)), key="word")
     run([write_stream(counts, arguments.bootstrap, COUNTS, arguments.checkpoint, mode="complete")], once=arguments.once)
     show(arguments.bootstrap)

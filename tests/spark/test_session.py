@@ -22,6 +22,7 @@ NAMES = (
     "spark.sql.shuffle.partitions",
     "spark.sql.session.timeZone",
     "spark.ui.enabled",
+    "spark.ui.showConsoleProgress",
 )
 PROGRAM = f"""
 import json, barnabas.spark
@@ -51,6 +52,7 @@ def test_given_settings_win_over_spark_defaults_and_they_win_over_ours(tmp_path:
         "spark.sql.shuffle.partitions": "7",
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
     }
     assert int(memory_bytes) < 700 * 2**20
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from barnabas.spark.formats import dead_letters, from_topic, to_topic
 from barnabas.spark.session import session
+from barnabas.spark.shipping import ship
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["dead_letters", "from_topic", "register", "session", "to_topic"]
+__all__ = ["dead_letters", "from_topic", "register", "session", "ship", "to_topic"]
 
 
 def register(spark: SparkSession) -> None:

@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from barnabas.spark.java import find_java
+from barnabas.spark.shipping import ship
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
@@ -25,6 +26,9 @@ DEFAULTS: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
 }
 """What suits a pipeline on one machine. Spark's 200 shuffle partitions are made for hundreds of cores."""
+
+_SET_BY_SPARK = ("spark.ui.showConsoleProgress",)
+"""What Spark sets by itself for every Python program that it takes for a shell: nobody has asked for it."""
 
 _JVM_IS_THERE = "PYSPARK_GATEWAY_PORT"
 """What `spark-submit` tells the Python that it starts."""
@@ -48,9 +52,10 @@ def session(
         prepare_environment()
         # The JVM must be told when it starts how much memory it may have, and only then knows spark-defaults.conf.
         SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(given.items())))  # noqa: SLF001
-        known = {name for name, _ in SparkConf().getAll()}
+        known = {name for name, _ in SparkConf().getAll()} - set(_SET_BY_SPARK)
         builder = builder.config(map=dict(remaining_defaults({*known, *given})))
     spark = builder.getOrCreate()
+    ship(spark)  # first, as what is registered remembers what it comes with
     register(spark)
     return spark
 
