@@ -1,10 +1,14 @@
-"""What a reader of committed records finds in a topic, from the beginning of every partition to its very end."""
+"""What is committed: the records of a topic, from the beginning of every partition to its very end, and offsets."""
 
 from __future__ import annotations
 
 import time
 
 import confluent_kafka
+
+from barnabas.protocol import messages as m
+from barnabas.protocol.errors import Error
+from tests.wire.connection import Connection
 
 SILENCE_S_MAX = 30.0
 AT_ONCE = 10_000
@@ -54,3 +58,19 @@ def _read(consumer: confluent_kafka.Consumer, partitions: int) -> list[list[byte
             else:
                 raise confluent_kafka.KafkaException(error)
     return values
+
+
+def committed_offsets(port: int, group: str, topic: str, partitions: int) -> list[int] | None:
+    """What a group has committed for good, by partition, −1 where that is nothing.
+
+    None while the coordinator is loading or a transaction may still change it.
+    """
+    request = m.OffsetFetchRequest
+    wanted = request.OffsetFetchRequestTopics(name=topic, partition_indexes=list(range(partitions)))
+    asked = request(groups=[request.OffsetFetchRequestGroup(group_id=group, topics=[wanted])], require_stable=True)
+    with Connection(port) as connection:
+        (answered,) = connection.call(asked, 9, m.OffsetFetchResponse).groups
+    found = [each for of_topic in answered.topics for each in of_topic.partitions]
+    if answered.error_code != Error.NONE or any(each.error_code != Error.NONE for each in found):
+        return None
+    return [each.committed_offset for each in found]

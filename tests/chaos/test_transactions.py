@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import random
-import threading
 import time
 from typing import TYPE_CHECKING
 
-import confluent_kafka
 import pytest
 
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
-from tests.chaos.committed import read_committed
+from tests.chaos.committed import committed_offsets, read_committed
+from tests.chaos.feeding import Source
 from tests.chaos.loop_process import TRANSACTION_TIMEOUT_MS, LoopOptions, LoopProcess, output_of
-from tests.clients.adapter import ProducerOptions
-from tests.clients.with_confluent import ConfluentClient, producer_config
+from tests.clients.with_confluent import ConfluentClient
 from tests.peers import wait_until
 from tests.wire.connection import Connection
 
@@ -49,40 +47,6 @@ SETTINGS = {
     "group.min.session.timeout.ms": "1000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
-
-
-class Source:
-    """Writes 0, 1, 2, … to every partition of a topic with an idempotent producer, at a steady pace."""
-
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        config = producer_config(bootstrap, ProducerOptions(idempotent=True, linger_ms=1))
-        self._producer = confluent_kafka.Producer(config | {"message.timeout.ms": 0})
-        self._topic = topic
-        self._is_over = threading.Event()
-        self.count = 0
-        """How many records each partition gets."""
-        self.failures: list[str] = []
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def finish(self) -> None:
-        """Stop, and wait until the node has acknowledged everything."""
-        self._is_over.set()
-        self._thread.join()
-        left = self._producer.flush(PROGRESS_S_MAX)
-        assert left == 0, f"{left} records were never acknowledged"
-        assert self.failures == []
-
-    def _run(self) -> None:
-        while not self._is_over.wait(FEED_S):
-            for partition in range(PARTITIONS):
-                self._producer.produce(self._topic, b"%d" % self.count, partition=partition, on_delivery=self._note)
-            self.count += 1
-            self._producer.poll(0)
-
-    def _note(self, error: confluent_kafka.KafkaError | None, _: confluent_kafka.Message) -> None:
-        if error is not None:
-            self.failures.append(error.str())
 
 
 class Workers:
@@ -138,7 +102,7 @@ def test_kills_leave_every_record_processed_exactly_once(
     chance = random.Random(500)
 
     with loop(node, group, source, sink) as workers:
-        feed = Source(node.bootstrap, source)
+        feed = Source(node.bootstrap, source, PARTITIONS, FEED_S)
         try:
             workers.await_progress()
             for _ in range(KILLS_FULL if is_chaos_full else KILLS_SHORT):
@@ -146,7 +110,7 @@ def test_kills_leave_every_record_processed_exactly_once(
         finally:
             feed.finish()
         wait_until(
-            lambda: _committed_offsets(node, group, source) == [feed.count] * PARTITIONS,
+            lambda: committed_offsets(node.port, group, source, PARTITIONS) == [feed.count] * PARTITIONS,
             "the loop has committed the end of the source",
             PROGRESS_S_MAX,
         )
@@ -167,16 +131,6 @@ def _kill_at_random(node: Peer, workers: Workers, chance: random.Random) -> None
         workers.replace(chance.randrange(WORKERS))
     node.kill()
     node.start()
-
-
-def _committed_offsets(node: Peer, group: str, topic: str) -> list[int]:
-    """What the group has committed for good, by partition; −1 while a transaction may still change it."""
-    request = m.OffsetFetchRequest
-    wanted = request.OffsetFetchRequestTopics(name=topic, partition_indexes=list(range(PARTITIONS)))
-    asked = request(groups=[request.OffsetFetchRequestGroup(group_id=group, topics=[wanted])], require_stable=True)
-    with Connection(node.port) as connection:
-        (answered,) = connection.call(asked, 9, m.OffsetFetchResponse).groups
-    return [each.committed_offset for of_topic in answered.topics for each in of_topic.partitions]
 
 
 def _check_that_nothing_is_under_way(node: Peer) -> None:
