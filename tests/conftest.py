@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from tools import apache_kafka
@@ -56,14 +56,16 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "full: takes gigabytes or many minutes, and so runs with --chaos=full only")
 
 
-@pytest.hookimpl(tryfirst=True)  # before the plugin that hands out groups looks at them
+@pytest.hookimpl(optionalhook=True)  # there may be one process only, and no plugin
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from tests.handing_out import ByModule
+
+    return ByModule(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        needs_spark = "spark" in getattr(item, "fixturenames", ())
-        # Where several processes share the tests, those of a module stay together, and all that need Spark: so what
-        # they have in common is started once.
-        item.add_marker(pytest.mark.xdist_group("spark" if needs_spark else str(item.path)))
-        if needs_spark:
+        if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.timeout(SPARK_TIMEOUT_S))
     if config.getoption("--chaos") == "full":
         return
