@@ -46,13 +46,14 @@ lint: setup
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-bench: setup
+bench: java
 	@$(BIN)/python -m bench
+	@$(BIN)/python -m bench pipelines
 
 bench-full: setup
 	@$(BIN)/python -m bench --full
 
-chaos: setup
+chaos: java
 	@$(BIN)/python -m pytest tests/chaos tests/wire/test_fuzz.py --chaos=full
 
 interop: setup
