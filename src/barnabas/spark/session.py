@@ -22,10 +22,13 @@ DEFAULTS: Mapping[str, str] = {
     "spark.master": "local[*]",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "4",
+    "spark.python.unix.domain.socket.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-"""What suits a pipeline on one machine. Spark's 200 shuffle partitions are made for hundreds of cores."""
+"""What suits a pipeline on one machine. Spark's 200 shuffle partitions are made for hundreds of cores. Over TCP each
+exchange of Java with a Python process may wait 40 ms for an acknowledgement that is delayed, which most of the time of
+a small trigger was."""
 
 _SET_BY_SPARK = ("spark.ui.showConsoleProgress",)
 """What Spark sets by itself for every Python program that it takes for a shell: nobody has asked for it."""

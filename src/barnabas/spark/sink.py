@@ -24,6 +24,7 @@ from barnabas.client.pool import borrowed
 from barnabas.spark import marker_store
 from barnabas.spark.given import OptionError
 from barnabas.spark.markers import IDENTITY_PREFIX, BatchMarker, Run, identity_of
+from barnabas.spark.resident import settle
 from barnabas.spark.rows import check_columns
 from barnabas.spark.settings import client_settings
 from barnabas.spark.sink_options import Delivery, parse_sink
@@ -57,6 +58,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._plan = _plan(options, schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskDone:
+        settle()
         if self._plan.options.delivery is Delivery.AT_LEAST_ONCE:
             return TaskDone(None, *write_at_least_once(self._plan, iterator))
         context = _task_context()
@@ -68,6 +70,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return TaskDone(identity, *write_exactly_once(self._plan, identity, run, context.partitionId(), iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        settle()
         identities = {each.identity for each in messages if isinstance(each, TaskDone)} - {None}
         for identity in identities:
             assert identity is not None
@@ -86,6 +89,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._begun = BatchMarker(Run(job_id, 0), time.time_ns() // 1_000_000, 0)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskDone:
+        settle()
         if self._plan.options.delivery is Delivery.AT_LEAST_ONCE:
             return TaskDone(None, *write_at_least_once(self._plan, iterator))
         task = _task_context().partitionId()
@@ -123,6 +127,7 @@ def _settle(plan: WritePlan, identity: str, batch_id: int, task_count: int) -> N
 
 def _plan(options: Mapping[str, str], schema: StructType) -> WritePlan:
     """How to write rows of this schema, or what is wrong with options, columns or topics."""
+    settle()
     parsed = parse_sink(options)
     check_columns({field.name: field.dataType.simpleString() for field in schema.fields}, topic=parsed.topic)
     plan = WritePlan(parsed, client_settings(parsed.client))

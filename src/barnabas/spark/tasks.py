@@ -11,6 +11,7 @@ from barnabas.client.offsets import READ_COMMITTED, READ_UNCOMMITTED
 from barnabas.spark.fetching import FetchSettings
 from barnabas.spark.given import CLIENT_PREFIX
 from barnabas.spark.options import GROUP_ID, ISOLATION_LEVEL, Query, SourceOptions, parse_source
+from barnabas.spark.resident import settle
 from barnabas.spark.settings import client_settings, naming_the_option
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def read_partition(plan: ReadPlan, partition: InputPartition) -> Iterator[pyarro
         return iter(())
     from barnabas.spark.reading import read_range
 
+    settle()
     return read_range(
         plan.settings,
         partition.value,
