@@ -5,8 +5,8 @@ The version of a value is the one that a Kafka 4.3 broker writes, so that either
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, TypeGuard
 
 from barnabas.coordination.effects import Record
 from barnabas.coordination.framing import decode_key, decode_value, encode_key, encode_value, kind_of
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 NO_EXPIRY_MS = -1
 """In an offset's record: it expires when the broker's retention says so."""
 
+OFFSET_KEYS_MAX = 4096
+"""How many encoded keys are kept: half a megabyte of them."""
+
 GROUP_METADATA_VERSION = 3
 OFFSET_COMMIT_VERSION = 4
 OFFSET_COMMIT_WITH_EXPIRY_VERSION = 1
@@ -30,9 +33,19 @@ OFFSET_COMMIT_WITH_EXPIRY_VERSION = 1
 
 def encode(record: Record) -> tuple[bytes, bytes | None]:
     """The key and the value of a record in the log."""
-    if record.value is None:
-        return encode_key(record.key), None
-    return encode_key(record.key), encode_value(record.value, _value_version(record.value))
+    key, value = record
+    encoded_key = _offset_key(key.group, key.topic, key.partition) if _is_offset_key(key) else encode_key(key)
+    return encoded_key, None if value is None else encode_value(value, _value_version(value))
+
+
+@lru_cache(OFFSET_KEYS_MAX)
+def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    """A group commits the same partitions over and over."""
+    return encode_key(m.OffsetCommitKey(group=group_id, topic=topic, partition=partition))
+
+
+def _is_offset_key(key: Message) -> TypeGuard[m.OffsetCommitKey]:
+    return type(key) is m.OffsetCommitKey
 
 
 def decode(key: Buffer | None, value: Buffer | None) -> Record | None:

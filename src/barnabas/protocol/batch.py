@@ -30,7 +30,7 @@ from crc32c import crc32c
 
 from barnabas.protocol.compression import Codec, compress
 from barnabas.protocol.errors import DecodeError, EncodeError
-from barnabas.protocol.record import NO_TIMESTAMP, Record, encode_records, offset_deltas, write_plain_record
+from barnabas.protocol.record import NO_TIMESTAMP, Record, encode_records, offset_deltas, plain_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -231,21 +231,18 @@ def build_plain_batch(
     """A batch of keys and values of one moment, without headers or compression: what coordinators write, at a third of
     what `build_batch` costs for as much."""
     count = len(pairs)
-    covered = bytearray(
-        _COVERED.pack(
-            TRANSACTIONAL_FLAG * is_transactional,
-            count - 1,
-            timestamp,
-            timestamp,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            count,
-        )
+    header = _COVERED.pack(
+        TRANSACTIONAL_FLAG * is_transactional,
+        count - 1,
+        timestamp,
+        timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
     )
-    for delta, (key, value) in enumerate(pairs):
-        write_plain_record(covered, delta, key, value)
-    return _with_checksum(0, NO_LEADER_EPOCH, covered)
+    records = [plain_record(delta, key, value) for delta, (key, value) in enumerate(pairs)]
+    return _with_checksum(0, NO_LEADER_EPOCH, b"".join((header, *records)))
 
 
 def _with_checksum(base_offset: int, leader_epoch: int, covered: bytes | bytearray) -> bytes:

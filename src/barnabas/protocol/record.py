@@ -18,13 +18,15 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from barnabas.protocol.errors import DecodeError, EncodeError
-from barnabas.protocol.varint import Buffer, read_varint, read_varlong, write_varint, write_varlong
+from barnabas.protocol.varint import Buffer, read_varint, read_varlong, varint, write_varint, write_varlong
 
 NO_TIMESTAMP = -1
 NO_OFFSET = -1
 
 _ATTRIBUTES_AND_TIMESTAMP_DELTA = bytes(2)
-_NO_HEADERS = 0
+_NULL = varint(-1)
+_END = varint(0)
+"""There are no headers."""
 _RECORD_BYTES_MIN = 7
 """Length, attributes, both deltas, key, value and headers take a byte each at least."""
 
@@ -76,15 +78,22 @@ def encode_records(records: Sequence[Record], deltas: Sequence[int], base_timest
     return bytes(out)
 
 
-def write_plain_record(out: bytearray, offset_delta: int, key: bytes | None, value: bytes | None) -> None:
-    """Appends a record of the batch's base timestamp, without headers, as `encode_records` would."""
-    body = bytearray(_ATTRIBUTES_AND_TIMESTAMP_DELTA)
-    write_varint(body, offset_delta)
-    _write_bytes(body, key)
-    _write_bytes(body, value)
-    body.append(_NO_HEADERS)
-    write_varint(out, len(body))
-    out += body
+def plain_record(offset_delta: int, key: bytes | None, value: bytes | None) -> bytes:
+    """A record of the batch's base timestamp, without headers, as `encode_records` writes it."""
+    key_length = _NULL if key is None else varint(len(key))
+    value_length = _NULL if value is None else varint(len(value))
+    body = b"".join(
+        (
+            _ATTRIBUTES_AND_TIMESTAMP_DELTA,
+            varint(offset_delta),
+            key_length,
+            key or b"",
+            value_length,
+            value or b"",
+            _END,
+        )
+    )
+    return varint(len(body)) + body
 
 
 def decode_section(data: bytes, count: int, base_offset: int, base_timestamp: int) -> list[Record]:

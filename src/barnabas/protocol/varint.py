@@ -83,6 +83,22 @@ def write_varint(out: bytearray, value: int) -> None:
     write_uvarint(out, (value << 1) ^ (value >> 31))
 
 
+def varint(value: int) -> bytes:
+    """The bytes that `write_varint` appends."""
+    return _SHORT[value] if 0 <= value < _SHORT_MAX else _encoded(value)
+
+
+def _encoded(value: int) -> bytes:
+    out = bytearray()
+    write_varint(out, value)
+    return bytes(out)
+
+
+_SHORT_MAX = 512
+_SHORT = tuple(_encoded(value) for value in range(_SHORT_MAX))
+"""Lengths of keys, values and records of coordinators, looked up."""
+
+
 def write_varlong(out: bytearray, value: int) -> None:
     if 0 <= value < 0x40:
         out.append(value << 1)

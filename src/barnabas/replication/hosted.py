@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.log.producer_state import BY_COORDINATOR
+from barnabas.log.own_batches import append_own
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
@@ -53,12 +53,13 @@ class HostedPartition:
             self.purgatory.wake(self.watchers)
         return appended
 
-    def append_as_coordinator(self, batch: memoryview) -> Appended:
-        """Writes a batch that a coordinator of this node made. Raises `KafkaError` with nothing written."""
+    def append_as_coordinator(self, batch: bytes) -> int:
+        """Writes a batch that a coordinator of this node made; its last offset. Raises `KafkaError` with nothing
+        written."""
         self._require_in_sync_leader()
-        appended = self.log.append_as_leader(batch, self.state.leader_epoch, BY_COORDINATOR)
+        last_offset = append_own(self.log, batch, self.state.leader_epoch)
         self._grew()
-        return appended
+        return last_offset
 
     def append_marker(self, marker: EndMarker) -> Appended:
         """Ends a producer's transaction here. Raises `KafkaError` with nothing written."""

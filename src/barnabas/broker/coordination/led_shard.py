@@ -267,7 +267,7 @@ class LedShard(Generic[S]):
             raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER, f"{hosted} is no longer led in epoch {self.epoch}")
         kind, now_ms = self._surroundings.kind, self._surroundings.broker.clock.now_ms()
         for batch in batches_of(written, kind.encode, hosted.log.config.max_message_bytes, now_ms, kind.base_sequence):
-            self._written_to = hosted.append_as_coordinator(memoryview(batch)).last_offset + 1
+            self._written_to = hosted.append_as_coordinator(batch) + 1
 
     def deliver_ready(self) -> None:
         """Answers leave in the order of their steps."""

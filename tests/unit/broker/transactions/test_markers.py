@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from barnabas.coordination.effects import Effects
-    from barnabas.log.partition_log import Appended
     from barnabas.transactions.orders import WriteMarkers
     from barnabas.transactions.state import TopicPartition
     from tests.unit.broker.transactions.household import TransactionHousehold
@@ -292,7 +291,7 @@ def test_partitions_do_not_fill_up_with_markers_while_the_transaction_log_cannot
     append, step = HostedPartition.append_as_coordinator, TransactionShard.markers_written
     is_broken = False
 
-    def append_unless_broken(hosted: HostedPartition, batch: memoryview) -> Appended:
+    def append_unless_broken(hosted: HostedPartition, batch: bytes) -> int:
         if is_broken:
             raise KafkaError(Error.KAFKA_STORAGE_ERROR, "the disk of the transaction log is broken")
         return append(hosted, batch)
