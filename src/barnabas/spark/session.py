@@ -11,25 +11,28 @@ import sys
 from typing import TYPE_CHECKING
 
 from barnabas.spark.java import find_java
-from barnabas.spark.shipping import ship
+from barnabas.spark.shipping import is_local, ship
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Mapping
 
     from pyspark.sql import SparkSession
 
 DEFAULTS: Mapping[str, str] = {
     "spark.master": "local[*]",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "4",
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.ui.enabled": "false",
+    "spark.sql.adaptive.streaming.stateless.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-"""What suits a pipeline on one machine. Spark's 200 shuffle partitions are made for hundreds of cores. Over TCP each
-exchange of Java with a Python process may wait 40 ms for an acknowledgement that is delayed, which most of the time of
-a small trigger was."""
+"""What suits a pipeline anywhere. Over TCP each exchange of Java with a Python process may wait 40 ms for an
+acknowledgement that is delayed, which most of the time of a small trigger was. A batch that is run again must have its
+rows in the same tasks as before, or the sink cannot tell what it has written: so tasks are not for sizes to decide."""
 
+LOCAL_DEFAULTS: Mapping[str, str] = {"spark.sql.shuffle.partitions": "4", "spark.ui.enabled": "false"}
+"""What suits one machine besides. Spark's 200 shuffle partitions are made for hundreds of cores."""
+
+_MASTER = "spark.master"
 _SET_BY_SPARK = ("spark.ui.showConsoleProgress",)
 """What Spark sets by itself for every Python program that it takes for a shell: nobody has asked for it."""
 
@@ -55,8 +58,8 @@ def session(
         prepare_environment()
         # The JVM must be told when it starts how much memory it may have, and only then knows spark-defaults.conf.
         SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(given.items())))  # noqa: SLF001
-        known = {name for name, _ in SparkConf().getAll()} - set(_SET_BY_SPARK)
-        builder = builder.config(map=dict(remaining_defaults({*known, *given})))
+        known = {name: value for name, value in SparkConf().getAll() if name not in _SET_BY_SPARK}
+        builder = builder.config(map=dict(remaining_defaults({**known, **given})))
     spark = builder.getOrCreate()
     ship(spark)  # first, as what is registered remembers what it comes with
     register(spark)
@@ -65,13 +68,14 @@ def session(
 
 def given_settings(app_name: str, master: str | None, settings: Mapping[str, str] | None) -> dict[str, str]:
     """What the caller says, as settings of Spark."""
-    named = {"spark.app.name": app_name} if master is None else {"spark.app.name": app_name, "spark.master": master}
+    named = {"spark.app.name": app_name} if master is None else {"spark.app.name": app_name, _MASTER: master}
     return {**named, **(settings or {})}
 
 
-def remaining_defaults(known: Container[str]) -> dict[str, str]:
+def remaining_defaults(known: Mapping[str, str]) -> dict[str, str]:
     """The defaults about which nobody has said anything."""
-    return {name: value for name, value in DEFAULTS.items() if name not in known}
+    defaults = {**DEFAULTS, **(LOCAL_DEFAULTS if is_local(known.get(_MASTER, DEFAULTS[_MASTER])) else {})}
+    return {name: value for name, value in defaults.items() if name not in known}
 
 
 def prepare_environment() -> None:

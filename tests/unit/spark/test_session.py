@@ -11,7 +11,7 @@ import pytest
 
 import barnabas.spark
 from barnabas.spark.java import JavaMissingError
-from barnabas.spark.session import DEFAULTS, given_settings, prepare_environment, remaining_defaults
+from barnabas.spark.session import DEFAULTS, LOCAL_DEFAULTS, given_settings, prepare_environment, remaining_defaults
 
 # The package calls the function by the same name.
 session_module = import_module("barnabas.spark.session")
@@ -79,6 +79,11 @@ def test_settings_that_are_given_win_over_name_and_master() -> None:
 
 
 def test_defaults_are_for_what_nobody_has_said() -> None:
-    assert remaining_defaults(()) == DEFAULTS
+    assert remaining_defaults({}) == {**DEFAULTS, **LOCAL_DEFAULTS}
     assert DEFAULTS["spark.master"] == "local[*]"
-    assert remaining_defaults(set(DEFAULTS) - {"spark.ui.enabled"}) == {"spark.ui.enabled": "false"}
+    said = dict.fromkeys({**DEFAULTS, "spark.sql.shuffle.partitions": "9"}, "local")
+    assert remaining_defaults(said) == {"spark.ui.enabled": "false"}
+
+
+def test_a_cluster_has_its_own_number_of_shuffle_partitions_and_its_own_pages() -> None:
+    assert remaining_defaults({"spark.master": "yarn"}).keys() == DEFAULTS.keys() - {"spark.master"}
