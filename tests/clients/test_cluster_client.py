@@ -13,18 +13,16 @@ import pytest
 from barnabas.client.cluster import GROUP_COORDINATOR, TRANSACTION_COORDINATOR, Cluster
 from barnabas.client.offsets import (
     EARLIEST,
+    EARLIEST_LOCAL,
     LATEST,
-    MAX_TIMESTAMP,
     READ_COMMITTED,
     READ_UNCOMMITTED,
     CommittedOffset,
     commit_offsets,
     committed_offsets,
     delete_group,
-    delete_offsets,
     list_offsets,
-    partitions_of,
-    topics_matching,
+    local_start,
 )
 from barnabas.client.settings import ClientSettings
 from barnabas.client.wire import Connection, VersionRange
@@ -55,7 +53,6 @@ KAFKA_2_8 = {
     ApiKey.OFFSET_COMMIT: (0, 8),
     ApiKey.OFFSET_FETCH: (0, 7),
     ApiKey.FIND_COORDINATOR: (0, 3),
-    ApiKey.OFFSET_DELETE: (0, 0),
     ApiKey.DELETE_GROUPS: (0, 2),
 }
 """What a broker of Apache Kafka 2.8 speaks of what is used here."""
@@ -79,7 +76,7 @@ def group_cluster(group_node: Peer) -> Iterator[Cluster]:
 
 
 def ends(cluster: Cluster, topic: str, isolation_level: int = READ_UNCOMMITTED) -> list[int]:
-    places = {(topic, partition): LATEST for partition in partitions_of(cluster, [topic])[topic]}
+    places = {(topic, partition): LATEST for partition in cluster.metadata([topic])[topic].partitions}
     found = list_offsets(cluster, places, isolation_level)
     return [at.offset for at in found.values() if at is not None]
 
@@ -89,25 +86,16 @@ def test_partitions_of_topics_are_found_and_new_ones_too(
 ) -> None:
     confluent.create_topic(topic, partitions=2)
     confluent.create_topic(f"{topic}-other", partitions=1)
-    assert partitions_of(cluster, [topic, f"{topic}-other"]) == {topic: [0, 1], f"{topic}-other": [0]}
+    found = cluster.metadata([topic, f"{topic}-other"])
+    assert {name: list(each.partitions) for name, each in found.items()} == {topic: [0, 1], f"{topic}-other": [0]}
     confluent.add_partitions(topic, 4)
-    assert partitions_of(cluster, [topic]) == {topic: [0, 1, 2, 3]}
-
-
-def test_topics_are_found_by_their_whole_name_and_internal_ones_never(
-    group_cluster: Cluster, group_confluent: ConfluentClient, topic: str, group: str
-) -> None:
-    for suffix in ("-b", "-a", "-ab"):
-        group_confluent.create_topic(topic + suffix)
-    commit_offsets(group_cluster, group, {(f"{topic}-a", 0): 0})  # makes __consumer_offsets
-    assert topics_matching(group_cluster, f"{topic}-[ab]") == [f"{topic}-a", f"{topic}-b"]
-    assert not any(name.startswith("__") for name in topics_matching(group_cluster, ".*"))
+    assert list(cluster.metadata([topic])[topic].partitions) == [0, 1, 2, 3]
 
 
 def test_a_missing_topic_is_not_created_by_asking(cluster: Cluster, topic: str) -> None:
     for _ in range(2):
         with pytest.raises(KafkaError, match=f"topic '{topic}' does not exist: create it") as caught:
-            partitions_of(cluster, [topic])
+            cluster.metadata([topic])
         assert caught.value.error is Error.UNKNOWN_TOPIC_OR_PARTITION
     with pytest.raises(KafkaError, match=topic):
         list_offsets(cluster, {(topic, 0): LATEST})
@@ -115,7 +103,7 @@ def test_a_missing_topic_is_not_created_by_asking(cluster: Cluster, topic: str) 
 
 def test_a_name_that_no_topic_can_have_is_refused(cluster: Cluster) -> None:
     with pytest.raises(KafkaError, match="topic 'not/a/topic'") as caught:
-        partitions_of(cluster, ["not/a/topic"])
+        cluster.metadata(["not/a/topic"])
     assert caught.value.error is Error.INVALID_TOPIC_EXCEPTION
 
 
@@ -129,7 +117,7 @@ def test_offsets_are_found_at_the_ends_and_by_time(cluster: Cluster, confluent: 
         LATEST: (3, -1),
         times[0] + 1: (1, times[1]),
         times[2]: (2, times[2]),
-        MAX_TIMESTAMP: (2, times[2]),
+        EARLIEST_LOCAL: (0, -1),
     }
     for place, (offset, timestamp_ms) in asked.items():
         found = list_offsets(cluster, {(topic, 0): place})[topic, 0]
@@ -168,15 +156,12 @@ def test_offsets_are_committed_for_a_group_and_read_back(
     assert group_confluent.committed_offsets(group) == {(topic, 0): 5, (topic, 1): 7}
 
 
-def test_offsets_and_groups_are_deleted(
+def test_groups_are_deleted_with_their_offsets(
     group_cluster: Cluster, group_confluent: ConfluentClient, topic: str, group: str
 ) -> None:
     group_confluent.create_topic(topic, partitions=2)
-    delete_offsets(group_cluster, group, [(topic, 0)])  # nothing is there to delete
     assert not delete_group(group_cluster, group)
     commit_offsets(group_cluster, group, {(topic, 0): 5, (topic, 1): 7})
-    delete_offsets(group_cluster, group, [(topic, 0)])
-    assert committed_offsets(group_cluster, group).keys() == {(topic, 1)}
     assert delete_group(group_cluster, group)
     assert committed_offsets(group_cluster, group) == {}
 
@@ -331,11 +316,9 @@ def test_a_broker_as_old_as_kafka_2_8_is_spoken_to_in_its_versions(
     )
     with Cluster.connect(settings_for(group_node.bootstrap)) as cluster:
         assert ends(cluster, topic, READ_COMMITTED) == [0, 3]
-        assert topics_matching(cluster, topic) == [topic]
+        assert local_start(cluster, (topic, 1)) == 0
         commit_offsets(cluster, group, {(topic, 0): 5, (topic, 1): 7})
         assert committed_offsets(cluster, group)[topic, 1].offset == 7
         assert committed_offsets(cluster, group, [(topic, 0)]) == {(topic, 0): CommittedOffset(5)}
-        delete_offsets(cluster, group, [(topic, 0)])
-        assert committed_offsets(cluster, group).keys() == {(topic, 1)}
         assert delete_group(cluster, group)
     assert spoken == {(key, newest) for key, (_, newest) in KAFKA_2_8.items() if key is not ApiKey.FETCH}

@@ -102,14 +102,6 @@ def test_ranges_that_meet_give_everything_once_across_segments(
     assert [value for piece in pieces for value in values(piece)] == texts(messages)
 
 
-def test_no_more_rows_than_asked_for_come_at_a_time(confluent: ConfluentClient, node: Peer, topic: str) -> None:
-    confluent.create_topic(topic)
-    confluent.produce(topic, numbered(1_000), options=ProducerOptions(linger_ms=100))
-    sizes = [batch.num_rows for batch in read_range(settings_of(node), OffsetRange(topic, 0, 0, 1_000), batch_rows=300)]
-    assert sum(sizes) == 1_000
-    assert max(sizes) <= 300
-
-
 def test_a_record_larger_than_an_answer_may_be_comes_all_the_same(
     confluent: ConfluentClient, node: Peer, topic: str
 ) -> None:

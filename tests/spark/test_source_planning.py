@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,19 @@ from barnabas.spark.options import Query
 from barnabas.spark.planning import DataLossError
 from barnabas.spark.pushdown import Pushed, push
 from barnabas.spark.tasks import plan_read
-from tests.spark.topics import LONG_AGO_MS, commit, create_topic, expire, produce
+from tests.spark.topics import (
+    LONG_AGO_MS,
+    add_partitions,
+    commit,
+    create_topic,
+    delete_topic,
+    expire,
+    produce,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.peers import Peer
 
 SECOND_MS = 1_000
@@ -128,18 +139,75 @@ def test_offsets_that_do_not_fit_the_topic_are_refused(
     assert said.format(topic=seconds) in str(raised.value)
 
 
-def test_offsets_that_the_log_does_not_have_are_lost_or_left_out(node: Peer, topic: str) -> None:
+def test_offsets_that_the_log_does_not_have_are_refused_lost_or_left_out(node: Peer, topic: str, group: str) -> None:
     create_topic(node, topic, partitions=2, retention_ms="-1")
     produce(node, topic, range(4), timestamp=LONG_AGO_MS)
     expire(node, topic)
     produce(node, topic, range(6))
     start, end = f'{{"{topic}": {{"0": 2, "1": 0}}}}', f'{{"{topic}": {{"0": 50, "1": 0}}}}'
-    with pytest.raises(DataLossError, match=f"{topic}-0: offset 2 is named, and the log goes from 4 to 10"):
+    there = "is asked for, and the log goes from 4 to 10"
+    with pytest.raises(OptionError, match=f"option startingOffsets names offsets .*: {topic}-0: offset 2 {there}"):
         ranges(node, subscribe=topic, startingOffsets=start)
-    with pytest.raises(DataLossError, match=f"{topic}-0: offset 50 is named, and the log goes from 4 to 10"):
+    with pytest.raises(OptionError, match=f"option endingOffsets names offsets .*: {topic}-0: offset 50 {there}"):
         ranges(node, subscribe=topic, endingOffsets=end)
+    commit(node, group, {(topic, 0): 2})
+    with pytest.raises(DataLossError, match=f"{topic}-0: offset 2 {there}"):
+        ranges(node, subscribe=topic, startingOffsets="group", **{"kafka.group.id": group})
     both = {"startingOffsets": start, "endingOffsets": end, "failOnDataLoss": "false"}
     assert ranges(node, subscribe=topic, **both) == [(0, 4, 10)]
+
+
+def planned_while(
+    node: Peer, happens: Callable[[], None], monkeypatch: pytest.MonkeyPatch, **options: str
+) -> list[tuple[str, int]]:
+    """The partitions of a read during whose planning something happens, just after they were looked for."""
+    plan = plan_read({"kafka.bootstrap.servers": node.bootstrap, **options}, Query.BATCH)
+    lookup = Lookup(plan.settings, plan.options)
+    found = lookup.required()
+    happens()
+    monkeypatch.setattr("barnabas.spark.lookup.DISCOVERY_INTERVAL_S", 0)
+    monkeypatch.setattr(lookup, "required", lambda: found)
+    try:
+        return [(each.topic, each.partition) for each in plan_batch(lookup, plan.options, EVERYTHING)]
+    finally:
+        lookup.close()
+
+
+@pytest.mark.parametrize("ending", ["latest", '{{"{topic}": {{"0": -1, "1": -1}}}}'])
+def test_partitions_that_appear_while_a_read_is_planned_are_not_part_of_it(
+    node: Peer, seconds: str, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def grow() -> None:
+        add_partitions(node, seconds, 3)
+        produce(node, seconds, range(3), 2)
+
+    options = {"subscribe": seconds, "endingOffsets": ending.format(topic=seconds)}
+    assert planned_while(node, grow, monkeypatch, **options) == [(seconds, 0), (seconds, 1)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"endingOffsets": '{{"{topic}": {{"0": -1, "1": -1}}, "{topic}-other": {{"0": -1}}}}'},
+        {"startingOffsets": '{{"{topic}": {{"0": 0, "1": -2}}, "{topic}-other": {{"0": 0}}}}'},
+    ],
+    ids=["everything", "ends named", "starts named"],
+)
+def test_partitions_that_disappear_while_a_read_is_planned_are_lost(
+    node: Peer, seconds: str, options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = f"{seconds}-other"
+    given = {name: value.format(topic=seconds) for name, value in options.items()} | {"subscribe": f"{seconds},{other}"}
+    for failing in ("true", "false"):
+        create_topic(node, other)
+        produce(node, other, range(3))
+        with contextlib.ExitStack() as stack:
+            if failing == "true":
+                lost = f"{other}-0: it was to be read, and does not exist any more"
+                stack.enter_context(pytest.raises(DataLossError, match=lost))
+            found = planned_while(node, lambda: delete_topic(node, other), monkeypatch, failOnDataLoss=failing, **given)
+            assert found == [(seconds, 0), (seconds, 1)]
 
 
 def test_a_topic_or_partition_that_is_missing_is_named(node: Peer, seconds: str) -> None:
@@ -162,6 +230,12 @@ def test_a_setting_of_the_client_that_cannot_be_right_is_named_as_it_was_given(t
         plan_read({"kafka.bootstrap.servers": "nowhere", "subscribe": topic}, Query.BATCH)
     with pytest.raises(OptionError, match=r"option kafka\.fetch\.max\.bytes is 'much'"):
         plan_read({"kafka.bootstrap.servers": "x:1", "subscribe": topic, "kafka.fetch.max.bytes": "much"}, Query.BATCH)
+
+
+def test_a_misspelt_setting_of_the_client_is_refused(topic: str) -> None:
+    options = {"kafka.bootstrap.servers": "x:1", "subscribe": topic, "kafka.isolation.levle": "read_committed"}
+    with pytest.raises(OptionError, match=r"option kafka.isolation.levle .* did you mean kafka.isolation.level\?"):
+        plan_read(options, Query.BATCH)
 
 
 def test_a_setting_of_the_client_that_nobody_acts_on_is_worth_a_warning(topic: str) -> None:

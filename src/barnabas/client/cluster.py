@@ -136,6 +136,15 @@ class Cluster:
         """A connection to the broker that leads a partition, as far as is known; it may have to be asked to be sure."""
         return retrying(self.settings, lambda attempts: self._leader(topic, partition, attempts), timeout_ms)
 
+    def leader_at_hand(self, topic: str, partition: int) -> Connection | None:
+        """What `leader` would return, if nobody has to be asked for it: to be had while answers are due."""
+        known = self._topics.get(topic)
+        if known is None or topic in self._old or partition not in known.partitions:
+            return None
+        address = self._brokers.get(known.partitions[partition].leader_id)
+        connection = None if address is None else self._connections.get(address)
+        return connection if connection is not None and connection.is_usable() else None
+
     def coordinator(self, key: str, key_type: int = GROUP_COORDINATOR, *, timeout_ms: int | None = None) -> Connection:
         """A connection to the coordinator of a group or of a transactional id."""
         return retrying(self.settings, lambda attempts: self._coordinator(key, key_type, attempts), timeout_ms)

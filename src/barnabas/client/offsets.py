@@ -8,7 +8,6 @@ All calls retry as `Cluster` does, and may be repeated without harm.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.client.cluster import Call, Fault, TopicPartition
@@ -23,10 +22,13 @@ if TYPE_CHECKING:
 
     from barnabas.client.cluster import Cluster
 
-EARLIEST: Final = -2
 LATEST: Final = -1
-MAX_TIMESTAMP: Final = -3
-"""Asked for in place of a timestamp: the first offset, the one after the last, the record with the newest time."""
+EARLIEST: Final = -2
+EARLIEST_LOCAL: Final = -4
+"""Asked for in place of a timestamp: the offset after the last, the first, the first that is not only in remote
+storage."""
+EARLIEST_LOCAL_VERSION: Final = 8
+"""The first version of ListOffsets that knows of remote storage."""
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
@@ -58,18 +60,6 @@ class CommittedOffset(NamedTuple):
     metadata: str = ""
 
 
-def partitions_of(cluster: Cluster, topics: Iterable[str]) -> dict[str, list[int]]:
-    """The partitions that each topic has now. A topic that does not exist is an error."""
-    return {name: list(topic.partitions) for name, topic in cluster.metadata(topics).items()}
-
-
-def topics_matching(cluster: Cluster, pattern: str | re.Pattern[str]) -> list[str]:
-    """The topics whose whole name matches now, in order of their names. Kafka's internal topics never do."""
-    compiled = re.compile(pattern)
-    topics = cluster.metadata(None).values()
-    return sorted(topic.name for topic in topics if not topic.is_internal and compiled.fullmatch(topic.name))
-
-
 def list_offsets(
     cluster: Cluster,
     places: Mapping[TopicPartition, int],
@@ -98,6 +88,20 @@ def list_offsets(
         return {place: found[place] for place in places}
 
     return retrying(cluster.settings, attempt, timeout_ms)
+
+
+def local_start(cluster: Cluster, place: TopicPartition, *, timeout_ms: int | None = None) -> int:
+    """The first offset of a partition that its leader reads from a disk of its own.
+
+    What lies before has been moved to remote storage, from where it may come late. A leader that knows nothing of such
+    storage has everything.
+    """
+    versions = cluster.leader(*place, timeout_ms=timeout_ms).versions()
+    knows_remote = versions[ApiKey.LIST_OFFSETS].highest >= EARLIEST_LOCAL_VERSION
+    which = EARLIEST_LOCAL if knows_remote else EARLIEST
+    found = list_offsets(cluster, {place: which}, timeout_ms=timeout_ms)[place]
+    assert found is not None  # only a time may be later than all records
+    return found.offset
 
 
 def committed_offsets(
@@ -166,27 +170,6 @@ def commit_offsets(
     request = request_class(group_id=group, topics=topics)
     call = Call(ApiKey.OFFSET_COMMIT, lambda _: request, _first_partition_error, _OFFSETS_BY_NAME_VERSION_MAX)
     cluster.ask_coordinator(group, call, timeout_ms=timeout_ms)
-
-
-def delete_offsets(
-    cluster: Cluster, group: str, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
-) -> None:
-    """Forget how far a group has come in these partitions. A group that is not there has nothing to forget."""
-    structs = m.OffsetDeleteRequest
-    topics = [
-        structs.OffsetDeleteRequestTopic(
-            name=name, partitions=[structs.OffsetDeleteRequestPartition(partition_index=number) for number in numbers]
-        )
-        for name, numbers in _by_topic(partitions).items()
-    ]
-    if not topics:
-        return
-    call = Call(
-        ApiKey.OFFSET_DELETE,
-        lambda _: structs(group_id=group, topics=topics),
-        lambda response: int(response.error_code) or _first_partition_error(response),
-    )
-    _unless_absent(lambda: cluster.ask_coordinator(group, call, timeout_ms=timeout_ms))
 
 
 def delete_group(cluster: Cluster, group: str, *, timeout_ms: int | None = None) -> bool:

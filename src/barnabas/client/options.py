@@ -66,6 +66,11 @@ class Options:
             raise SettingsError(name, f"is {text!r}: it takes true or false")
         return word == _TRUE
 
+    @property
+    def known(self) -> frozenset[str]:
+        """What somebody has asked for, given or not."""
+        return frozenset(self._taken)
+
     def unused(self) -> tuple[str, ...]:
         """What was given and nobody asked for."""
         return tuple(sorted(self._values.keys() - self._taken))

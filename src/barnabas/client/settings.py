@@ -59,7 +59,11 @@ class ClientSettings:
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> ClientSettings:
         """Settings from options without a `kafka.` before their names."""
-        taken = Options(options)
+        return cls.taken_from(Options(options))
+
+    @classmethod
+    def taken_from(cls, taken: Options) -> ClientSettings:
+        """The same, for a caller who wants to know which options there are."""
         return cls(
             bootstrap_servers=_addresses(taken),
             client_id=taken.text("client.id") or cls.client_id,

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import ssl
+import tempfile
 from typing import TYPE_CHECKING, Final
 
 from barnabas.client.options import SettingsError
@@ -20,7 +21,7 @@ _PEM_START: Final = b"-----BEGIN "
 _PEM_BLOCK: Final = re.compile(r"(-----BEGIN [A-Z0-9 ]+-----)([^-]*)(-----END [A-Z0-9 ]+-----)")
 _PEM_LINE: Final = 64
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-_LOST: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError, TimeoutError)
+_LOST: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
 """What a broker that is just stopping does to a handshake, other than refuse it."""
 
 
@@ -44,15 +45,15 @@ def secure(plain: socket.socket, host: str, context: ssl.SSLContext) -> ssl.SSLS
     """Shake hands with the broker of this name."""
     try:
         return context.wrap_socket(plain, server_hostname=host)
-    except _LOST as error:
-        raise ConnectError(f"{host} broke off the TLS handshake: {error} (does its listener speak TLS?)") from error
     except ssl.SSLCertVerificationError as error:
         raise AuthenticationError(
             f"the certificate of {host} is not accepted: {error.verify_message} "
             f"(ssl.ca.location says whose certificates are, ssl.endpoint.identification.algorithm whether names count)"
         ) from error
-    except ssl.SSLError as error:
-        raise AuthenticationError(f"no TLS with {host}: {refusal(error)}") from error
+    except OSError as error:
+        if isinstance(error, ssl.SSLError) and not isinstance(error, _LOST):
+            raise AuthenticationError(f"no TLS with {host}: {refusal(error)}") from error
+        raise ConnectError(f"{host} broke off the TLS handshake: {error} (does its listener speak TLS?)") from error
 
 
 def refusal(error: ssl.SSLError) -> str:
@@ -96,17 +97,22 @@ def _load_identity(context: ssl.SSLContext, certificate: Pem, key: Pem, password
 
 @contextlib.contextmanager
 def _file_of(pem: Pem) -> Iterator[str]:
-    """A path that OpenSSL can read. A text gets one in memory: keys are not written to a disk to be read from there."""
+    """A path that OpenSSL can read. A text gets one in memory where that is possible, so that keys are on no disk."""
     if pem.location is not None:
         _check_file(pem.option, pem.location)
         yield pem.location
         return
-    file = os.memfd_create("pem")
-    try:
-        os.write(file, as_lines(pem.text or "").encode())
-        yield f"/proc/self/fd/{file}"
-    finally:
-        os.close(file)
+    text = as_lines(pem.text or "").encode()
+    if hasattr(os, "memfd_create"):
+        with open(os.memfd_create("pem"), "wb", buffering=0) as file:
+            file.write(text)
+            yield f"/proc/self/fd/{file.fileno()}"
+        return
+    with tempfile.TemporaryDirectory(prefix="pem") as directory:  # which only this user can enter
+        path = os.path.join(directory, "pem")
+        with open(path, "wb") as file:
+            file.write(text)
+        yield path
 
 
 def _check_file(option: str, location: str) -> None:

@@ -10,10 +10,10 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from barnabas.spark.given import OptionError
 from barnabas.spark.lookup import Lookup
-from barnabas.spark.losses import outside, report
+from barnabas.spark.losses import gone_while_planning, report, within
 from barnabas.spark.offsets import AtTimestamp, GroupOffsets, Offsets, SpecificOffsets, SpecificTimestamps, describe
 from barnabas.spark.options import SourceOptions, SubscribePattern
-from barnabas.spark.planning import OffsetRange, clamp, plan_ranges, split_ranges
+from barnabas.spark.planning import OffsetRange, plan_ranges, split_ranges
 from barnabas.spark.pushdown import Pushed, push
 from barnabas.spark.tasks import RangePartition, read_partition
 
@@ -65,8 +65,12 @@ def plan_batch(lookup: Lookup, options: SourceOptions, pushed: Pushed) -> list[O
             "subscribePattern", f"is {options.selection.pattern!r}, which no topic of the cluster matches"
         )
     latest = cache(lambda: lookup.latest({}))
-    start = _existing(lookup, options, lookup.start_of_read(places, latest), latest)
-    end = _existing(lookup, options, lookup.end_of_read(places, latest), latest)
+    start = _existing(lookup, options, "starting", lookup.start_of_read(places, latest), latest)
+    end = _existing(lookup, options, "ending", lookup.end_of_read(places, latest), latest)
+    # Partitions may appear or disappear meanwhile. What is read is what was found first.
+    present = [place for place in places if place in start and place in end]
+    report(gone_while_planning(places, present), options.fail_on_data_loss)
+    start, end = ({place: offsets[place] for place in present} for offsets in (start, end))
     _check_order(options, start, end)
     ranges = plan_ranges(start, {place: offset for place, offset in end.items() if pushed.takes(place)})
     wanted = [pushed.within(each) for each in ranges]
@@ -77,15 +81,15 @@ def plan_batch(lookup: Lookup, options: SourceOptions, pushed: Pushed) -> list[O
     )
 
 
-def _existing(lookup: Lookup, options: SourceOptions, offsets: Offsets, latest: Callable[[], Offsets]) -> Offsets:
+def _existing(
+    lookup: Lookup, options: SourceOptions, side: str, offsets: Offsets, latest: Callable[[], Offsets]
+) -> Offsets:
     """Offsets that the partitions have; those that somebody named may be gone, or not be there yet."""
-    if not isinstance(options.starting, SpecificOffsets | GroupOffsets) and not isinstance(
-        options.ending, SpecificOffsets
-    ):
+    position = options.starting if side == "starting" else options.ending
+    if not isinstance(position, SpecificOffsets | GroupOffsets):
         return offsets
-    first, last = lookup.earliest(offsets), latest()
-    report(outside(offsets, first, last), options)
-    return clamp(offsets, first, last)
+    bounds = lookup.earliest(offsets), latest()
+    return within(offsets, position, f"{side}Offsets", bounds, options.fail_on_data_loss)
 
 
 def _check_order(options: SourceOptions, start: Offsets, end: Offsets) -> None:

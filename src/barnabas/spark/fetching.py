@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.client.offsets import READ_COMMITTED
+from barnabas.client.offsets import READ_COMMITTED, local_start
 from barnabas.client.options import Options
 from barnabas.client.retries import LEADERSHIP_ERRORS, Attempts, RetriableError, error_of, failure_of, retrying
 from barnabas.client.wire import TRANSIENT, Connection, WireError
@@ -36,7 +36,11 @@ ALLOWANCE: Final = 1.25
 behind the range is for another task, and would be fetched in vain."""
 
 EMPTY_ANSWERS_BELIEVED: Final = 3
-"""So many answers without records, although the partition goes on, mean that compaction left none before its end."""
+"""So many answers without records, although the partition goes on, mean that compaction left none before its end.
+
+That is if the leader reads the offset from its own disk. What it has to fetch from remote storage first may be late,
+and answers are empty until then. There are no gaps there: topics that are compacted are not moved to such storage.
+"""
 
 _NAMES_VERSION_MAX: Final = 12
 """The last version of Fetch that names topics; later ones have their ids."""
@@ -116,7 +120,7 @@ class Fetcher:
                 return Answer(batches, next_offset, data.aborted_transactions or ())
             self._check_size(data, offset)
             self._check_end(data)
-            empty_answers += not is_throttled
+            empty_answers += not is_throttled and self._is_local(offset)
             if empty_answers == EMPTY_ANSWERS_BELIEVED:
                 return None
             raise RetriableError(Error.OFFSET_NOT_AVAILABLE, f"{self._name}: nothing comes from offset {offset} on")
@@ -188,6 +192,9 @@ class Fetcher:
         if not partitions:
             raise RetriableError(Error.UNKNOWN_SERVER_ERROR, f"{subject}: the answer is about nothing")
         return partitions[0], response.throttle_time_ms > 0
+
+    def _is_local(self, offset: int) -> bool:
+        return offset >= local_start(self._cluster, (self._wanted.topic, self._wanted.partition))
 
     def _check_size(self, data: PartitionData, offset: int) -> None:
         if data.records:

@@ -119,14 +119,14 @@ class Lookup:
         return {place: None if at is None else at.offset for place, at in found.items()}
 
     def start_of_read(self, places: Collection[TopicPartition], latest: Callable[[], Offsets]) -> Offsets:
-        """Where a read begins in each partition, as the options say."""
+        """Where a read begins in each partition, as the options say; those that do not exist any more are left out."""
         position = self._options.starting
         if isinstance(position, GroupOffsets):
             return self._group_offsets(places)
         return self._resolve(position, places, latest, "starting")
 
     def end_of_read(self, places: Collection[TopicPartition], latest: Callable[[], Offsets]) -> Offsets:
-        """Where a batch read ends in each partition, as the options say."""
+        """Where a batch read ends in each partition, as the options say; those that do not exist are left out."""
         return self._resolve(self._options.ending, places, latest, "ending")
 
     def _resolve(
@@ -147,10 +147,11 @@ class Lookup:
         offsets = dict(position.offsets)
         if symbolic := [place for place, offset in offsets.items() if offset == EARLIEST]:
             offsets |= self.earliest(symbolic)
-        if LATEST in offsets.values():
+        if symbolic := [place for place, offset in offsets.items() if offset == LATEST]:
             ends = latest()
-            offsets |= {place: ends[place] for place, offset in offsets.items() if offset == LATEST}
-        return offsets
+            offsets |= {place: ends[place] for place in symbolic if place in ends}
+        # What is a symbol still belongs to partitions that do not exist any more.
+        return {place: offset for place, offset in offsets.items() if offset >= 0}
 
     def _by_time(
         self, timestamps_ms: Mapping[TopicPartition, int], latest: Callable[[], Offsets], side: str, option: str
@@ -164,7 +165,9 @@ class Lookup:
                 "the read would begin at their end",
             )
         ends = latest() if too_late else {}
-        return {place: ends[place] if offset is None else offset for place, offset in found.items()}
+        return {place: offset for place, offset in found.items() if offset is not None} | {
+            place: ends[place] for place in too_late if place in ends
+        }
 
     def _group_offsets(self, places: Collection[TopicPartition]) -> Offsets:
         group = self._options.group_id

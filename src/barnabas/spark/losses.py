@@ -9,21 +9,22 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from barnabas.spark.planning import DataLoss, DataLossError, describe
+from barnabas.spark.given import OptionError
+from barnabas.spark.offsets import SpecificOffsets
+from barnabas.spark.planning import DataLoss, DataLossError, clamp, describe
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
-    from barnabas.spark.offsets import Offsets, TopicPartition
-    from barnabas.spark.options import SourceOptions
+    from barnabas.spark.offsets import Offsets, Position, TopicPartition
     from barnabas.spark.planning import OffsetRange
 
 _log = logging.getLogger(__name__)
 
 
-def report(losses: Sequence[DataLoss], options: SourceOptions) -> None:
+def report(losses: Sequence[DataLoss], fail_on_data_loss: bool) -> None:
     """Stop at lost data, or say so and go on: which one is for the user to choose."""
-    if losses and options.fail_on_data_loss:
+    if losses and fail_on_data_loss:
         raise DataLossError(losses)
     if losses:
         _log.warning("records may have been lost, and failOnDataLoss is false: %s", describe(losses))
@@ -79,10 +80,35 @@ def starts_missed(ranges: Iterable[OffsetRange], earliest: Mapping[TopicPartitio
     ]
 
 
-def outside(offsets: Offsets, first: Offsets, last: Offsets) -> list[DataLoss]:
-    """Offsets that people or groups name, and that partitions do not have."""
+def gone_while_planning(places: Iterable[TopicPartition], present: Container[TopicPartition]) -> list[DataLoss]:
+    """Partitions that were there when a read began to be planned."""
     return [
-        DataLoss(place, f"offset {offset} is named, and the log goes from {first[place]} to {last[place]}")
-        for place, offset in sorted(offsets.items())
-        if not first[place] <= offset <= last[place]
+        DataLoss(place, "it was to be read, and does not exist any more")
+        for place in sorted(places)
+        if place not in present
     ]
+
+
+def within(
+    offsets: Offsets, position: Position, option: str, bounds: tuple[Offsets, Offsets], fail_on_data_loss: bool
+) -> Offsets:
+    """Offsets that partitions have, of those that are asked for by a position; partitions without bounds are gone.
+
+    An offset that a group has committed and that is not there is lost. One that a person named is a mistake, as far as
+    anybody can tell.
+    """
+    first, last = bounds
+    known = {place: offset for place, offset in offsets.items() if place in first and place in last}
+    by_person = position.offsets if isinstance(position, SpecificOffsets) else None
+    losses = [
+        DataLoss(place, f"offset {offset} is asked for, and the log goes from {first[place]} to {last[place]}")
+        for place, offset in sorted(known.items())
+        if not first[place] <= offset <= last[place] and (by_person is None or by_person[place] >= 0)
+    ]
+    if losses and fail_on_data_loss and by_person is not None:
+        raise OptionError(
+            option,
+            f"names offsets that are not there: {describe(losses)}; with failOnDataLoss=false the nearest are taken",
+        )
+    report(losses, fail_on_data_loss)
+    return clamp(known, first, last)

@@ -4,8 +4,8 @@
 
 Options are read once and checked as a whole before anything is connected. A name that is not known is an error that
 says which one is nearest: an option that is silently ignored is worse than none. Names are known in any case, as
-everywhere in Spark. What begins with `kafka.` is for the client and is passed on without that; a name there that no
-part acts on is only worth a warning, as Kafka's own clients have it.
+everywhere in Spark. What begins with `kafka.` is for the client and is passed on without that; what is known there is
+for `settings` to say.
 
 Beyond what Spark has there is `startingOffsets=group`, which starts where the consumer group `kafka.group.id` has come
 to.

@@ -7,6 +7,10 @@ and a sequence per partition, so that a leader refuses what does not follow, and
 When something fails that may pass (a leader moved, a broker restarted, a connection broke), all answers that are still
 due are taken first, so that it is known which batches are not in the log. These are sent again one by one, in their
 order, until they are there or the time for it is over.
+
+A batch is collected for a connection to the leader and goes out there, whoever leads by then. Before the cluster is
+asked who does, everything collected is sent and all answers are taken: the batches of a partition never go to two
+brokers at a time, where the later ones might arrive first.
 """
 
 from __future__ import annotations
@@ -100,8 +104,8 @@ class Producer:
         self._topics: dict[str, Partitions] = {}
         self._joined: set[TopicPartition] = set()
         """Partitions that are in the transaction."""
-        self._collected: dict[str, _Request] = {}
-        """What is to be sent next, by the address of the leader."""
+        self._collected: dict[Connection, _Request] = {}
+        """What is to be sent next to each leader."""
         self._in_flight: dict[Connection, deque[_Request]] = {}
         self._first: set[TopicPartition] = set()
         """Partitions whose first batch is not known to be in the log."""
@@ -123,17 +127,17 @@ class Producer:
             place = (topic, batch.partition)
             if place in self._first:
                 self.flush()
-            elif self.author.is_idempotent and place not in self.sequences:
+            is_first = self.author.is_idempotent and place not in self.sequences
+            self._append(Sealed(topic, batch.partition, seal(batch, self.author, self._number(place, batch))))
+            if is_first:
                 # A leader takes the first batch that it sees of a producer for the first one there is. If that one
                 # failed and the next one did not, the first would come too late: so the next one waits.
                 self._first.add(place)
-            self._append(Sealed(topic, batch.partition, seal(batch, self.author, self._number(place, batch))))
 
     def flush(self) -> None:
         """Wait until all that was written is in the log."""
         while self._collected:
-            request = next(iter(self._collected.values()))
-            self._send(self._cluster.leader(*next(iter(request.batches))))
+            self._send(next(iter(self._collected)))
         self._take_all()
 
     def _joining(self, topic: str, batches: Iterable[Batch]) -> Iterable[Batch]:
@@ -156,19 +160,26 @@ class Producer:
         return sequence
 
     def _append(self, batch: Sealed) -> None:
-        connection = self._cluster.leader(*batch.place)
-        request = self._collected.get(connection.address)
+        connection = self._leader_of(batch.place)
+        request = self._collected.get(connection)
         if request is not None and (
             batch.place in request.batches or request.size_bytes + len(batch.content) > self._options.request_bytes_max
         ):
             self._send(connection)
             # What came back may have been a failure, after which somebody else may be the leader.
-            connection = self._cluster.leader(*batch.place)
-        self._collected.setdefault(connection.address, _Request()).add(batch)
+            connection = self._leader_of(batch.place)
+        self._collected.setdefault(connection, _Request()).add(batch)
+
+    def _leader_of(self, place: TopicPartition) -> Connection:
+        connection = self._cluster.leader_at_hand(*place)
+        if connection is None:
+            self.flush()
+            connection = self._cluster.leader(*place, timeout_ms=self._options.delivery_timeout_ms)
+        return connection
 
     def _send(self, connection: Connection) -> None:
         """Send what has been collected for a leader; when enough is under way, wait for its oldest answer."""
-        request = self._collected.pop(connection.address)
+        request = self._collected.pop(connection)
         sent = self._in_flight.setdefault(connection, deque())
         sent.append(request)
         try:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -93,7 +93,7 @@ def push(filters: Iterable[Filter]) -> tuple[Pushed, list[Filter]]:
     for each in filters:
         column = _column(each)
         if column in _PLACE and _is_about_values(each, column):
-            pushed = _with(pushed, places=(*pushed.places, each))
+            pushed = replace(pushed, places=(*pushed.places, each))
         elif column == "offset" and not isinstance(each, Not | In) and _is_about_values(each, column):
             pushed = _push_offset(pushed, each)
         elif column in _TYPE and isinstance(each, IsNotNull):
@@ -103,10 +103,6 @@ def push(filters: Iterable[Filter]) -> tuple[Pushed, list[Filter]]:
                 pushed = _push_timestamp(pushed, each.value)
             left.append(each)
     return pushed, left
-
-
-def _with(pushed: Pushed, **changes: Any) -> Pushed:
-    return Pushed(**{**vars(pushed), **changes})
 
 
 def _column(each: Filter) -> str:
@@ -141,15 +137,15 @@ def _push_offset(pushed: Pushed, each: Any) -> Pushed:
 
 
 def _at_least(pushed: Pushed, offset: int) -> Pushed:
-    return _with(pushed, first_offset=max(offset, pushed.first_offset or 0))
+    return replace(pushed, first_offset=max(offset, pushed.first_offset or 0))
 
 
 def _at_most(pushed: Pushed, offset: int) -> Pushed:
-    return _with(pushed, last_offset=offset if pushed.last_offset is None else min(offset, pushed.last_offset))
+    return replace(pushed, last_offset=offset if pushed.last_offset is None else min(offset, pushed.last_offset))
 
 
 def _push_timestamp(pushed: Pushed, value: object) -> Pushed:
     if not isinstance(value, datetime) or value.tzinfo is None or value < _EPOCH:
         return pushed
     timestamp_ms = (value - _EPOCH) // timedelta(milliseconds=1)
-    return _with(pushed, first_timestamp_ms=max(timestamp_ms, pushed.first_timestamp_ms or 0))
+    return replace(pushed, first_timestamp_ms=max(timestamp_ms, pushed.first_timestamp_ms or 0))

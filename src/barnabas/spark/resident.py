@@ -10,13 +10,13 @@ from __future__ import annotations
 import gc
 import os
 
-_settled_process_id: int | None = None
+_frozen_process_id: int | None = None
 
 
-def settle() -> None:
+def freeze_libraries() -> None:
     """Called by tasks when what they need is imported; does its work once in a process."""
-    global _settled_process_id
-    if _settled_process_id != os.getpid():
-        _settled_process_id = os.getpid()
+    global _frozen_process_id
+    if _frozen_process_id != os.getpid():
+        _frozen_process_id = os.getpid()
         gc.collect()
         gc.freeze()

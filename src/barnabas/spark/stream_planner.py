@@ -14,19 +14,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from barnabas.spark.losses import (
-    ends_moved_back,
-    outside,
-    partitions_gone,
-    ranges_gone,
-    report,
-    starts_missed,
-)
+from barnabas.spark.losses import ends_moved_back, partitions_gone, ranges_gone, report, starts_missed, within
 from barnabas.spark.offsets import LATEST, GroupOffsets, Latest, Offsets, SpecificOffsets, TopicPartition
 from barnabas.spark.planning import (
     DataLoss,
     OffsetRange,
-    clamp,
     count_between,
     is_worth_a_batch,
     limit_end,
@@ -62,6 +54,8 @@ class StreamPlanner:
         self._options = options
         self._now_ms = now_ms
         self._initial: Offsets | None = None
+        self._moving: set[TopicPartition] = set()
+        """Partitions that a new query starts to read at their end, wherever that is."""
         self._ends_with_what_is_there = False
         self._target: Offsets | None = None
         self._topic_ids: dict[str, Uuid] = {}
@@ -74,8 +68,16 @@ class StreamPlanner:
         if self._initial is None:
             places = self._topics.required()
             self._remember_topics()
-            start = self._topics.start_of_read(places, lambda: self._ends({}))
-            self._initial = self._within(start)
+            ends: Offsets = {}
+
+            def latest() -> Offsets:
+                # A partition that appears after the others were found is a new one, which is read from its beginning.
+                found = self._ends({})
+                ends.update((place, found[place]) for place in places if place in found)
+                return ends
+
+            self._initial = self._within(self._topics.start_of_read(places, latest))
+            self._moving = {place for place, offset in self._initial.items() if offset == ends.get(place)}
         return self._initial
 
     def available_now(self) -> None:
@@ -97,17 +99,24 @@ class StreamPlanner:
         return stop if most is None else limit_end(begin, stop, most)
 
     def end_of_everything(self, start: Offsets) -> Offsets:
-        """How far a batch goes that is to have all there is, as a trigger may ask for."""
-        return self._available(start)[1]
+        """How far a batch goes that is to have all there is, as a trigger may ask for.
+
+        It may be the only batch of a run. So where only some partitions start at a place that moves, only those are
+        left empty at first; and the place of a group, which only others move meanwhile, is taken as it is.
+        """
+        stop = self._available(start)[1]
+        if start == self._initial:
+            stop |= {place: start[place] for place in self._moving & stop.keys()}
+        return stop
 
     def ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
         """What the tasks of a batch read. A batch that is run again reads the same."""
         begin = {place: start.get(place, 0) for place in end}
         ranges = plan_ranges(begin, end)
         earliest = self._topics.earliest((each.topic, each.partition) for each in ranges)
-        report([*self._start_overtaken(start, end), *ranges_gone(ranges, earliest)], self._options)
+        self._report([*self._start_overtaken(start, end), *ranges_gone(ranges, earliest)])
         ranges = [each for each in ranges if (each.topic, each.partition) in earliest]
-        report(starts_missed(ranges, earliest), self._options)
+        self._report(starts_missed(ranges, earliest))
         return split_ranges(
             without_missed(ranges, earliest),
             min_partitions=self._options.min_partitions,
@@ -141,7 +150,7 @@ class StreamPlanner:
     def _restarted(self, start: Offsets, ends: Offsets) -> Offsets:
         """Partitions that are not what they were when they were read up to `start`, and where they begin now."""
         losses = [*ends_moved_back(start, ends), *self._made_again(start, ends)]
-        report([*partitions_gone(start, ends), *losses], self._options)
+        self._report([*partitions_gone(start, ends), *losses])
         self._remember_topics()
         return self._topics.earliest(loss.place for loss in losses)
 
@@ -178,9 +187,11 @@ class StreamPlanner:
         """A start that lies in what partitions have: offsets that people or groups name may be gone, or not be yet."""
         if not isinstance(self._options.starting, SpecificOffsets | GroupOffsets):
             return start
-        first, last = self._topics.earliest(start), self._ends({})
-        report(outside(start, first, last), self._options)
-        return clamp(start, first, last)
+        bounds = self._topics.earliest(start), self._ends({})
+        return within(start, self._options.starting, "startingOffsets", bounds, self._options.fail_on_data_loss)
+
+    def _report(self, losses: list[DataLoss]) -> None:
+        report(losses, self._options.fail_on_data_loss)
 
 
 def _moves(options: SourceOptions) -> bool:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
 from barnabas.client.offsets import READ_COMMITTED, READ_UNCOMMITTED
 from barnabas.spark.fetching import FetchSettings
-from barnabas.spark.given import CLIENT_PREFIX
-from barnabas.spark.options import GROUP_ID, ISOLATION_LEVEL, Query, SourceOptions, parse_source
-from barnabas.spark.resident import settle
-from barnabas.spark.settings import client_settings, naming_the_option
+from barnabas.spark.options import Query, SourceOptions, parse_source
+from barnabas.spark.resident import freeze_libraries
+from barnabas.spark.settings import OF_SOURCE, client_settings, ignored, naming_the_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,19 +20,6 @@ if TYPE_CHECKING:
 
     from barnabas.client.settings import ClientSettings
     from barnabas.spark.planning import OffsetRange
-
-_ACTED_ON: Final = frozenset(
-    {
-        GROUP_ID,
-        ISOLATION_LEVEL,
-        "max.partition.fetch.bytes",
-        "fetch.message.max.bytes",
-        "fetch.max.bytes",
-        "fetch.max.wait.ms",
-        "fetch.wait.max.ms",
-    }
-)
-"""Settings of a consumer that mean something here, beyond those that say how to reach the cluster."""
 
 
 class RangePartition(InputPartition):
@@ -60,9 +46,7 @@ def plan_read(options: Mapping[str, str], query: Query) -> ReadPlan:
     settings = client_settings(parsed.client)
     with naming_the_option():
         fetch = FetchSettings.from_options(parsed.client, parsed.poll_timeout_ms)
-    unused = (name for name in settings.unused if name not in _ACTED_ON)
-    ignored = tuple(f"option {CLIENT_PREFIX}{name} means nothing to this source" for name in unused)
-    return ReadPlan(parsed, settings, fetch, parsed.warnings + ignored)
+    return ReadPlan(parsed, settings, fetch, parsed.warnings + ignored(settings, OF_SOURCE, "this source"))
 
 
 def read_partition(plan: ReadPlan, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
@@ -71,7 +55,7 @@ def read_partition(plan: ReadPlan, partition: InputPartition) -> Iterator[pyarro
         return iter(())
     from barnabas.spark.reading import read_range
 
-    settle()
+    freeze_libraries()
     return read_range(
         plan.settings,
         partition.value,

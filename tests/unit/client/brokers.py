@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Iterator, Mapping
 
+    from barnabas.client.cluster import Cluster
+
     Answer = Callable[[Any], m.Message | None]
     """The response to a request; None closes the connection instead."""
 
@@ -152,6 +154,11 @@ def knows(
         return response(brokers=nodes, topics=[described(name) for name in names])
 
     return answer
+
+
+def partitions_of(cluster: Cluster, *topics: str) -> dict[str, list[int]]:
+    """The partitions that each topic has now."""
+    return {name: list(topic.partitions) for name, topic in cluster.metadata(topics).items()}
 
 
 def list_offsets_response(

@@ -10,11 +10,11 @@ import pytest
 
 from barnabas.client import retries
 from barnabas.client.cluster import TRANSACTION_COORDINATOR, Call, Cluster
-from barnabas.client.offsets import LATEST, commit_offsets, committed_offsets, list_offsets, partitions_of
+from barnabas.client.offsets import LATEST, commit_offsets, committed_offsets, list_offsets
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error, KafkaError
-from tests.unit.client.brokers import FakeBroker, broker, knows, list_offsets_response, settings_for
+from tests.unit.client.brokers import FakeBroker, broker, knows, list_offsets_response, partitions_of, settings_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -200,7 +200,7 @@ def test_one_bootstrap_server_that_answers_is_enough(one: FakeBroker, two: tuple
     gone, _ = two
     gone.close()
     with Cluster.connect(settings_for(gone, one)) as cluster:
-        assert partitions_of(cluster, ["t"]) == {"t": [0, 1]}
+        assert partitions_of(cluster, "t") == {"t": [0, 1]}
 
 
 def test_bootstrap_servers_are_asked_again_when_all_known_brokers_have_moved(
@@ -209,9 +209,9 @@ def test_bootstrap_servers_are_asked_again_when_all_known_brokers_have_moved(
     old, _ = two
     old.answers[ApiKey.METADATA] = knows({1: old}, {"t": {0: 1}})
     with Cluster.connect(settings_for(old, one)) as cluster:
-        assert partitions_of(cluster, ["t"]) == {"t": [0]}
+        assert partitions_of(cluster, "t") == {"t": [0]}
         old.close()
-        assert partitions_of(cluster, ["t"]) == {"t": [0, 1]}
+        assert partitions_of(cluster, "t") == {"t": [0, 1]}
 
 
 def test_a_connection_that_the_broker_closed_while_idle_costs_no_failed_try(one: FakeBroker) -> None:
@@ -263,7 +263,7 @@ def test_a_missing_topic_is_believed_after_a_while_and_named(one: FakeBroker) ->
         Cluster.connect(settings_for(one)) as cluster,
         pytest.raises(KafkaError, match="topic 'nowhere' does not exist: create it") as caught,
     ):
-        partitions_of(cluster, ["t", "nowhere"])
+        partitions_of(cluster, "t", "nowhere")
     assert caught.value.error is Error.UNKNOWN_TOPIC_OR_PARTITION
     assert one.count(m.MetadataRequest) > 3
 
@@ -271,7 +271,7 @@ def test_a_missing_topic_is_believed_after_a_while_and_named(one: FakeBroker) ->
 def test_a_topic_that_a_broker_hears_of_late_is_found(one: FakeBroker) -> None:
     with Cluster.connect(settings_for(one)) as cluster:
         one.answers[ApiKey.METADATA] = in_turn(knows({1: one}, {}), knows({1: one}, {"new": {0: 1}}))
-        assert partitions_of(cluster, ["new"]) == {"new": [0]}
+        assert partitions_of(cluster, "new") == {"new": [0]}
 
 
 @pytest.mark.usefixtures("early_belief")

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import ssl
 import subprocess
-from typing import TYPE_CHECKING
+import tempfile
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from barnabas.client import tls
 from barnabas.client.cluster import Cluster
-from barnabas.client.offsets import partitions_of
 from barnabas.client.options import SettingsError
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error, KafkaError
 from tests.certificates import PASSWORD, Authority, Identity
-from tests.unit.client.brokers import FakeBroker, broker, knows, settings_for
+from tests.unit.client.brokers import FakeBroker, broker, knows, partitions_of, settings_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +70,7 @@ def demanding(authority: Authority) -> Iterator[FakeBroker]:
 
 def connects(node: FakeBroker, **options: str) -> bool:
     with Cluster.connect(settings_for(node, security_protocol="SSL", **options)) as cluster:
-        return partitions_of(cluster, ["t"]) == {"t": [0]}
+        return partitions_of(cluster, "t") == {"t": [0]}
 
 
 def test_a_broker_whose_certificate_is_signed_by_somebody_trusted_is_talked_to(
@@ -144,6 +146,36 @@ def test_a_client_shows_a_certificate_to_a_broker_that_wants_one(
         {"ssl_keystore_location": str(store), "ssl_keystore_type": "PEM", "ssl_key_password": PASSWORD},
     ]
     assert all(connects(demanding, **trust, **way) for way in ways)
+
+
+def test_texts_work_where_files_cannot_be_in_memory(
+    demanding: FakeBroker, authority: Authority, client: Identity, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "memfd_create")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert connects(
+        demanding,
+        ssl_ca_pem=authority.certificate.read_text(),
+        ssl_certificate_pem=client.certificate.read_text(),
+        ssl_key_pem=client.key.read_text(),
+    )
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_line_that_breaks_during_the_handshake_is_only_a_delay(
+    secured: FakeBroker, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [OSError(errno.EHOSTUNREACH, "No route to host"), OSError(errno.ENETDOWN, "Network is down")]
+    wrap = ssl.SSLContext.wrap_socket
+
+    def wrap_or_fail(*arguments: Any, **options: Any) -> Any:
+        if not options.get("server_side") and failures:
+            raise failures.pop()
+        return wrap(*arguments, **options)
+
+    monkeypatch.setattr(ssl.SSLContext, "wrap_socket", wrap_or_fail)
+    assert connects(secured, ssl_ca_location=str(authority.certificate))
+    assert not failures
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])

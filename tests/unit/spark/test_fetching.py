@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.client.offsets import READ_COMMITTED, READ_UNCOMMITTED
+from barnabas.client.offsets import EARLIEST_LOCAL, READ_COMMITTED, READ_UNCOMMITTED
 from barnabas.client.options import SettingsError
 from barnabas.client.settings import ClientSettings
-from barnabas.client.wire import ConnectionLostError
+from barnabas.client.wire import ConnectionLostError, VersionRange
 from barnabas.protocol import messages as m
+from barnabas.protocol.api import ApiKey
 from barnabas.protocol.batch import build_batch
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.record import Record
@@ -19,6 +20,12 @@ from barnabas.protocol.uuids import ZERO_UUID, Uuid
 from barnabas.spark.batches import Wanted
 from barnabas.spark.decoding import BATCH_ROWS, COLUMNS
 from barnabas.spark.fetching import EMPTY_ANSWERS_BELIEVED, FETCH_BYTES, FETCH_BYTES_MIN, Fetcher, FetchSettings
+from tests.unit.client.brokers import list_offsets_response
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from barnabas.client.retries import Attempts
 
 WANTED = Wanted("clicks", 3, 0, 100, COLUMNS, BATCH_ROWS)
 PATIENT = FetchSettings(timeout_ms=10_000)
@@ -31,20 +38,24 @@ class Script:
 
     address = "broker:9092"
 
-    def __init__(self, *answers: m.FetchResponse | Exception, topic_id: Uuid = TOPIC_ID) -> None:
+    def __init__(self, *answers: m.FetchResponse | Exception, topic_id: Uuid = TOPIC_ID, local_start: int = 0) -> None:
         self.answers = deque(answers)
+        self.local_start = local_start
         self.requests: list[m.FetchRequest] = []
-        self.versions: list[int] = []
-        self.due = 0
+        self.fetch_versions: list[int] = []
+        self.due: deque[m.FetchRequest | m.ListOffsetsRequest] = deque()
         self.forgotten = 0
         self.closed = 0
         self._topic_id = topic_id
         self.settings = ClientSettings.from_options({"bootstrap.servers": self.address, "retry.backoff.ms": "1"})
 
-    def leader(self, topic: str, partition: int, *, timeout_ms: int) -> Script:
+    def leader(self, topic: str, partition: int, *, timeout_ms: int | None) -> Script:
         assert (topic, partition) == ("clicks", 3)
-        assert timeout_ms >= 0
+        assert timeout_ms is None or timeout_ms >= 0
         return self
+
+    def leaders(self, partitions: Iterable[tuple[str, int]], attempts: Attempts) -> dict[Script, list[tuple[str, int]]]:
+        return {self: list(partitions)}
 
     def topic_id(self, topic: str) -> Uuid:
         return self._topic_id
@@ -58,13 +69,25 @@ class Script:
     def newest_version(self, api_key: int, at_most: int | None) -> int:
         return 17 if at_most is None else at_most
 
-    def send_nowait(self, request: m.FetchRequest, version: int) -> None:
-        self.requests.append(request)
-        self.versions.append(version)
-        self.due += 1
+    def versions(self) -> dict[int, VersionRange]:
+        return {ApiKey.LIST_OFFSETS: VersionRange(1, 11)}
 
-    def receive(self, timeout_s: float) -> m.FetchResponse:
-        self.due -= 1
+    @property
+    def in_flight(self) -> int:
+        return len(self.due)
+
+    def send_nowait(self, request: m.FetchRequest | m.ListOffsetsRequest, version: int | None = None) -> None:
+        self.due.append(request)
+        if isinstance(request, m.FetchRequest):
+            assert version is not None
+            self.requests.append(request)
+            self.fetch_versions.append(version)
+
+    def receive(self, timeout_s: float) -> m.FetchResponse | m.ListOffsetsResponse:
+        request = self.due.popleft()
+        if isinstance(request, m.ListOffsetsRequest):
+            assert request.topics[0].partitions[0].timestamp == EARLIEST_LOCAL
+            return list_offsets_response(request, self.local_start)
         answer = self.answers.popleft() if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
@@ -163,6 +186,21 @@ def test_a_partition_without_records_up_to_the_end_is_believed_after_some_tries(
     assert script.offsets == [90] * EMPTY_ANSWERS_BELIEVED
 
 
+def test_records_that_come_late_from_remote_storage_are_waited_for() -> None:
+    script = Script(*[answer()] * (EMPTY_ANSWERS_BELIEVED + 2), answer(TEN), local_start=50)
+    taken = fetcher(script).take(0)
+    assert taken is not None
+    assert taken.next_offset == 10
+
+
+def test_records_that_never_come_from_remote_storage_are_an_error() -> None:
+    script = Script(answer(), local_start=50)
+    with pytest.raises(KafkaError, match=r"clicks-3: nothing comes from offset 0 on \(given up") as failure:
+        fetcher(script, IMPATIENT).take(0)
+    assert failure.value.error is Error.OFFSET_NOT_AVAILABLE
+    assert fetcher(script).take(50) is None
+
+
 def test_empty_answers_of_a_broker_that_holds_back_prove_nothing() -> None:
     script = Script(*[answer(throttle_ms=10)] * (EMPTY_ANSWERS_BELIEVED + 1), answer(TEN))
     assert fetcher(script).take(0) is not None
@@ -198,8 +236,8 @@ def test_topics_are_named_where_the_cluster_has_no_ids_for_them() -> None:
     fetcher(with_ids).take(0)
     fetcher(without_ids).take(0)
     assert with_ids.requests[0].topics[0].topic_id == TOPIC_ID
-    assert with_ids.versions == [17]
-    assert without_ids.versions == [12]
+    assert with_ids.fetch_versions == [17]
+    assert without_ids.fetch_versions == [12]
 
 
 def test_no_more_is_asked_for_than_the_rest_of_the_range_should_take() -> None:

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.spark.losses import ends_moved_back, outside, partitions_gone, ranges_gone, starts_missed
+from barnabas.spark.given import OptionError
+from barnabas.spark.losses import ends_moved_back, partitions_gone, ranges_gone, starts_missed, within
+from barnabas.spark.offsets import EARLIEST, GroupOffsets, SpecificOffsets
 from barnabas.spark.planning import (
     DataLossError,
     OffsetRange,
-    clamp,
     count_between,
     cut,
     is_worth_a_batch,
@@ -163,12 +164,41 @@ def test_a_range_of_a_partition_that_is_gone_is_a_loss() -> None:
     assert str(loss) == "a-0: offsets 5 to 19 were to be read, and it does not exist any more"
 
 
-def test_offsets_that_a_partition_does_not_have_are_moved_to_the_nearest_that_it_has() -> None:
-    named = {("a", 0): 3, ("a", 1): 50, ("a", 2): 10}
-    first = dict.fromkeys(named, 5)
-    last = dict.fromkeys(named, 20)
-    assert [loss.place for loss in outside(named, first, last)] == [("a", 0), ("a", 1)]
-    assert clamp(named, first, last) == {("a", 0): 5, ("a", 1): 20, ("a", 2): 10}
+NAMED = {("a", 0): 3, ("a", 1): 50, ("a", 2): 10}
+BOUNDS = dict.fromkeys(NAMED, 5), dict.fromkeys(NAMED, 20)
+
+
+def test_offsets_that_a_partition_does_not_have_are_moved_to_the_nearest_that_it_has(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    taken = within(NAMED, SpecificOffsets(NAMED), "startingOffsets", BOUNDS, fail_on_data_loss=False)
+    assert taken == {("a", 0): 5, ("a", 1): 20, ("a", 2): 10}
+    assert "a-0: offset 3 is asked for, and the log goes from 5 to 20; a-1: offset 50 is" in caplog.text
+
+
+def test_an_offset_that_a_person_named_and_a_partition_does_not_have_is_a_mistake_in_the_option() -> None:
+    with pytest.raises(OptionError) as raised:
+        within(NAMED, SpecificOffsets(NAMED), "endingOffsets", BOUNDS, fail_on_data_loss=True)
+    assert str(raised.value) == (
+        "option endingOffsets names offsets that are not there: "
+        "a-0: offset 3 is asked for, and the log goes from 5 to 20; "
+        "a-1: offset 50 is asked for, and the log goes from 5 to 20; "
+        "with failOnDataLoss=false the nearest are taken"
+    )
+
+
+def test_an_offset_that_a_group_committed_and_a_partition_does_not_have_is_lost() -> None:
+    with pytest.raises(DataLossError, match="a-0: offset 3 is asked for, and the log goes from 5 to 20"):
+        within(NAMED, GroupOffsets(), "startingOffsets", BOUNDS, fail_on_data_loss=True)
+
+
+def test_the_earliest_offset_is_no_mistake_where_it_has_moved_since() -> None:
+    named = SpecificOffsets({("a", 0): EARLIEST})
+    assert within({("a", 0): 3}, named, "startingOffsets", BOUNDS, fail_on_data_loss=True) == {("a", 0): 5}
+
+
+def test_offsets_of_partitions_that_are_gone_are_left_out() -> None:
+    assert within({("b", 0): 3}, GroupOffsets(), "startingOffsets", BOUNDS, fail_on_data_loss=True) == {}
 
 
 def test_an_error_about_lost_data_says_what_is_lost_and_what_can_be_done() -> None:

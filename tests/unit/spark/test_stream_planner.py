@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.protocol.uuids import Uuid
+from barnabas.spark.given import OptionError
 from barnabas.spark.offsets import LATEST, Earliest, GroupOffsets, Latest, SpecificOffsets
 from barnabas.spark.options import Query, parse_source
 from barnabas.spark.planning import DataLossError, OffsetRange
@@ -38,9 +39,10 @@ class FakeTopics:
     committed: Offsets = field(default_factory=dict)
     ids: dict[str, bytes] = field(default_factory=dict)
     position: Position = field(default_factory=Earliest)
+    found_first: list[TopicPartition] | None = None
 
     def required(self) -> Collection[TopicPartition]:
-        return sorted(self.ends)
+        return sorted(self.ends) if self.found_first is None else self.found_first
 
     def present(self) -> Mapping[TopicPartition, Uuid]:
         return {place: Uuid(self.ids.get(place[0], b"id of " + place[0].encode())) for place in self.ends}
@@ -122,9 +124,30 @@ def test_a_new_partition_that_has_lost_its_first_records_is_a_loss() -> None:
 
 
 def test_a_trigger_that_wants_everything_gets_it_whatever_the_limits() -> None:
-    query = RunningQuery(FakeTopics({A0: 50}), maxOffsetsPerTrigger="10", startingOffsets="latest")
+    query = RunningQuery(FakeTopics({A0: 50}), maxOffsetsPerTrigger="10")
     query.topics.ends = {A0: 99}
     assert query.planner.end_of_everything({A0: 50}) == {A0: 99}
+
+
+@pytest.mark.parametrize(
+    ("starting", "end"),
+    [("latest", {A0: 5, A1: 7}), ('{"a": {"0": 2, "1": -1}}', {A0: 20, A1: 7}), ("group", {A0: 20, A1: 20})],
+)
+def test_a_trigger_that_wants_everything_leaves_partitions_empty_whose_start_moves(starting: str, end: Offsets) -> None:
+    """If the query crashes before it is done with its first batch, it is asked anew where to start."""
+    query = RunningQuery(FakeTopics({A0: 5, A1: 7}), startingOffsets=starting)
+    query.topics.ends = {A0: 20, A1: 20}
+    assert query.planner.end_of_everything(query.at) == end
+    restarted = RunningQuery(query.topics, start=end, startingOffsets=starting)
+    assert restarted.planner.end_of_everything(end) == {A0: 20, A1: 20}
+
+
+def test_a_partition_that_appears_while_the_start_is_looked_for_is_a_new_one() -> None:
+    topics = FakeTopics({A0: 5, A1: 3}, found_first=[A0])
+    query = RunningQuery(topics, startingOffsets="latest")
+    assert query.at == {A0: 5}
+    assert query.batch() is None
+    assert query.batch() == [OffsetRange("a", 1, 0, 3)]
 
 
 def test_a_batch_waits_until_enough_records_are_there_or_time_is_up() -> None:
@@ -228,12 +251,18 @@ def test_a_query_that_accepts_loss_reads_what_retention_left() -> None:
     assert query.batch() == [OffsetRange("a", 0, 9, 20)]
 
 
-@pytest.mark.parametrize("options", [{"startingOffsets": '{"a": {"0": 2}}'}, {"startingOffsets": "group"}])
-def test_a_start_that_the_log_does_not_have_is_a_loss(options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("starting", "failure"),
+    [
+        ('{"a": {"0": 2}}', "option startingOffsets names offsets that are not there: a-0: offset 2 is asked for"),
+        ("group", "a-0: offset 2 is asked for, and the log goes from 9 to 20"),
+    ],
+)
+def test_a_start_that_the_log_does_not_have_is_a_mistake_or_a_loss(starting: str, failure: str) -> None:
     topics = FakeTopics({A0: 20}, starts={A0: 9}, committed={A0: 2})
-    with pytest.raises(DataLossError, match="a-0: offset 2 is named, and the log goes from 9 to 20"):
-        RunningQuery(topics, **options)
-    accepting = RunningQuery(topics, failOnDataLoss="false", **options)
+    with pytest.raises((OptionError, DataLossError), match=failure):
+        RunningQuery(topics, startingOffsets=starting)
+    accepting = RunningQuery(topics, startingOffsets=starting, failOnDataLoss="false")
     assert accepting.at == {A0: 9}
 
 
