@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import struct
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -12,16 +11,15 @@ from aiokafka.partitioner import murmur2
 
 from barnabas.client.pool import borrowed, close_idle
 from barnabas.protocol.errors import KafkaError
-from barnabas.spark import marker_store, transacting, writing
+from barnabas.spark import transacting, writing
 from barnabas.spark.markers import MarkerError, Run, task_name
-from barnabas.spark.settings import client_settings
-from barnabas.spark.sink_options import parse_sink
 from barnabas.spark.transacting import FencedError, Protocol
-from barnabas.spark.writing import Outcome, WritePlan, write_at_least_once, write_exactly_once
-from tests.clients.adapter import CODECS, Codec, Received
+from barnabas.spark.writing import Outcome, write_at_least_once
+from tests.clients.adapter import CODECS, Codec
 from tests.clients.committed import read_committed
 from tests.clients.proxy import HOST, CuttingProxy
 from tests.clients.with_confluent import ConfluentClient
+from tests.clients.writes import PARTITIONS, QUERY, RUN, numbers, plan, rows, write_by, write_once
 from tests.peers import wait_until
 
 if TYPE_CHECKING:
@@ -31,10 +29,6 @@ if TYPE_CHECKING:
     from tests.peers import Peer
 
 NOW_MS = time.time_ns() // 1_000_000
-WEEK_MS = 7 * 24 * 3_600_000
-PARTITIONS = 3
-QUERY = "8d7ba0e4"
-RUN = Run(QUERY, 0)
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 
 
@@ -49,25 +43,6 @@ def output(confluent: ConfluentClient, topic: str) -> str:
     confluent.create_topic(topic, PARTITIONS)
     wait_until(lambda: topic in confluent.topic_names(), "the broker has heard of the topic")
     return topic
-
-
-def plan(bootstrap: str, **options: str) -> WritePlan:
-    given = {name.replace("_", "."): value for name, value in options.items()}
-    parsed = parse_sink({"kafka.bootstrap.servers": bootstrap, **given})
-    return WritePlan(parsed, client_settings(parsed.client))
-
-
-def rows(start: int, end: int) -> pa.RecordBatch:
-    numbers = range(start, end)
-    return pa.record_batch({"key": [str(number % 50) for number in numbers], "value": [str(n) for n in numbers]})
-
-
-def numbers(records: list[Received]) -> list[int]:
-    return sorted(int(record.value or b"") for record in records)
-
-
-def write_once(node: Peer, topic: str, run: Run, batches: Any, task: int = 0, **options: str) -> Outcome:
-    return write_exactly_once(plan(node.bootstrap, topic=topic, **options), topic, run, task, batches)
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -104,7 +79,7 @@ def test_keys_decide_the_partition_as_everywhere(node: Peer, output: str, acks: 
 def test_rows_go_to_the_topics_that_they_name(node: Peer, confluent: ConfluentClient, output: str) -> None:
     confluent.create_topic(f"{output}-b")
     batch = pa.record_batch({"value": ["1", "2", "3"], "topic": [output, f"{output}-b", output]})
-    write_exactly_once(plan(node.bootstrap), output, RUN, 0, [batch])
+    write_by(plan(node.bootstrap, kafka_transactional_id=output), RUN, [batch])
     assert numbers(read_committed(node.bootstrap, output, PARTITIONS)) == [1, 3]
     assert numbers(read_committed(node.bootstrap, f"{output}-b")) == [2]
 
@@ -211,65 +186,6 @@ def test_another_query_with_the_same_identity_must_say_that_it_means_it(node: Pe
     assert numbers(read_committed(node.bootstrap, output, PARTITIONS)) == sorted([*range(10), *range(10)])
 
 
-def test_a_marker_that_may_have_expired_is_an_error_and_no_second_write(
-    node: Peer, confluent: ConfluentClient, output: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_once(node, output, RUN, [rows(0, 10)])
-    confluent.delete_group(task_name(output, 0))
-    now_ms = writing._now_ms()
-    monkeypatch.setattr(writing, "_now_ms", lambda: now_ms + WEEK_MS)
-    with pytest.raises(MarkerError, match=r"may have expired .*10080 minutes"):
-        write_once(node, output, RUN, [rows(0, 10)])
-    assert numbers(read_committed(node.bootstrap, output, PARTITIONS)) == list(range(10))
-    monkeypatch.undo()
-    write_once(node, output, Run(QUERY, 1), [rows(10, 20)])
-    assert numbers(read_committed(node.bootstrap, output, PARTITIONS)) == list(range(20))
-
-
-def test_the_marker_of_a_batch_does_not_expire(node: Peer, output: str) -> None:
-    write_once(node, output, RUN, [rows(0, 10)])
-    decades_ms = 50 * 365 * 24 * 3_600_000
-    values = [value for key, value in group_records(node) if output.encode() in key and b"begun_ms" in value]
-    version, *_ = struct.unpack_from(">h", values[-1])
-    commit_ms, expire_ms = struct.unpack_from(">qq", values[-1], len(values[-1]) - 16)
-    assert version == 1, "the version of the record that says how long it is kept"
-    assert expire_ms - commit_ms > decades_ms
-
-
-def group_records(node: Peer) -> list[tuple[bytes, bytes]]:
-    """What coordinators have written of the offsets of groups."""
-    admin = ConfluentClient(node.bootstrap)
-    partitions = admin.partition_count("__consumer_offsets")
-    found = read_committed(node.bootstrap, "__consumer_offsets", partitions)
-    return [(each.key or b"", each.value) for each in found if each.value is not None]
-
-
-def test_markers_of_tasks_that_are_no_more_are_removed(node: Peer, confluent: ConfluentClient, output: str) -> None:
-    settings, place = plan(node.bootstrap).settings, (output, 0)
-    for task in range(3):
-        write_once(node, output, Run(QUERY, 0), [rows(task, task + 1)], task)
-    with borrowed(settings) as cluster:
-        marker_store.settle(cluster, output, place, 0, 3)
-    for task in range(2):
-        write_once(node, output, Run(QUERY, 1), [rows(task + 3, task + 4)], task)
-    with borrowed(settings) as cluster:
-        marker_store.settle(cluster, output, place, 1, 2)
-    groups = {group for group in confluent.group_names() if group.startswith(output)}
-    assert groups == {output, f"{output}-0", f"{output}-1"}
-    assert marker_store.forget(settings, output) == 3
-    assert not any(group.startswith(output) for group in confluent.group_names())
-
-
-def test_fewer_tasks_than_the_first_time_are_an_error(node: Peer, output: str) -> None:
-    settings, place = plan(node.bootstrap).settings, (output, 0)
-    for task in range(3):
-        write_once(node, output, Run(QUERY, 0), [rows(task, task + 1)], task)
-    with borrowed(settings) as cluster:
-        marker_store.settle(cluster, output, place, 0, 3)
-        with pytest.raises(MarkerError, match="the batch has only 2 tasks"):
-            marker_store.settle(cluster, output, place, 0, 2)
-
-
 def test_a_transaction_timeout_that_brokers_refuse_is_said_of_the_option(node: Peer, output: str) -> None:
     with pytest.raises(KafkaError, match=r"kafka\.transaction\.timeout\.ms is 900000000"):
         write_once(node, output, RUN, [rows(0, 1)], kafka_transaction_timeout_ms="900000000")
@@ -301,7 +217,7 @@ def test_a_broker_that_dies_and_comes_back_is_only_a_delay(
 
     written = plan(fresh_node.bootstrap, topic=topic, delivery=delivery)
     if delivery == "exactly_once":
-        write_exactly_once(written, topic, RUN, 0, interrupted())
+        write_by(written, RUN, interrupted())
     else:
         write_at_least_once(written, interrupted())
     assert numbers(read_committed(fresh_node.bootstrap, topic, PARTITIONS)) == list(range(2_000))
@@ -318,12 +234,12 @@ def test_cut_connections_neither_lose_nor_repeat_rows(
         bootstrap = f"{HOST}:{proxy.port}"
         ConfluentClient(bootstrap).create_topic(topic, PARTITIONS)
         written = plan(bootstrap, topic=topic, kafka_batch_size="1024", kafka_max_request_size="4096")
-        write_exactly_once(written, topic, Run(QUERY, 0), 0, [rows(0, 10)])
+        write_by(written, Run(QUERY, 0), [rows(0, 10)])
         close_idle()
         proxy.unleash()
         for batch_id in range(1, 6):
             run, start = Run(QUERY, batch_id), batch_id * 1_000
-            write_exactly_once(written, topic, run, 0, (rows(at, at + 100) for at in range(start, start + 1_000, 100)))
+            write_by(written, run, (rows(at, at + 100) for at in range(start, start + 1_000, 100)))
         assert proxy.cuts > 5
         proxy.calm()
         assert numbers(read_committed(bootstrap, topic, PARTITIONS)) == [*range(10), *range(1_000, 6_000)]

@@ -9,10 +9,11 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.functions import udf
 
-from barnabas.client.pool import close_idle
+from barnabas.client.pool import borrowed, close_idle
 from barnabas.client.settings import ClientSettings
-from barnabas.spark.marker_store import forget
-from barnabas.spark.markers import identity_of_checkpoint
+from barnabas.spark import forget_output
+from barnabas.spark.marker_store import read_batch
+from barnabas.spark.markers import Output, identity_of_checkpoint
 from tests.clients.committed import read_committed
 from tests.clients.with_confluent import ConfluentClient
 from tests.spark.pipelines import source
@@ -89,7 +90,26 @@ def test_a_batch_that_a_driver_runs_again_is_written_once(
     identity = identity_of_checkpoint(str(tmp_path))
     groups = {group for group in ConfluentClient(node.bootstrap).group_names() if group.startswith(identity)}
     assert groups == {identity, f"{identity}-0", f"{identity}-1"}
-    assert forget(ClientSettings.from_options({"bootstrap.servers": node.bootstrap}), identity) == 3
+    assert forget_output({"kafka.bootstrap.servers": node.bootstrap, "checkpointLocation": str(tmp_path)}) == 3
+    close_idle()
+
+
+def test_each_start_of_a_query_is_told_from_the_others(
+    spark: SparkSession, node: Peer, topics: tuple[str, str], tmp_path: Path
+) -> None:
+    read, write = topics
+    output = Output(identity_of_checkpoint(str(tmp_path)), (write, 0), 0)
+    settings = ClientSettings.from_options({"bootstrap.servers": node.bootstrap})
+    start_ids = set()
+    for start in (100, 110):
+        run(values(spark, node, read), node, write, tmp_path)
+        with borrowed(settings) as cluster:
+            found = read_batch(cluster, output)
+        assert found is not None
+        assert found.start_id not in ("", found.run.query_id)
+        start_ids.add(found.start_id)
+        fill(node, read, start, start + 10)
+    assert len(start_ids) == 2
     close_idle()
 
 

@@ -13,9 +13,11 @@ from barnabas.spark.session import session
 from barnabas.spark.shipping import ship
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import SparkSession
 
-__all__ = ["dead_letters", "from_topic", "register", "session", "ship", "to_topic"]
+__all__ = ["dead_letters", "forget_output", "from_topic", "register", "session", "ship", "to_topic"]
 
 
 def register(spark: SparkSession) -> None:
@@ -25,3 +27,14 @@ def register(spark: SparkSession) -> None:
 
     spark.dataSource.register(BarnabasDataSource)
     listen(spark)
+
+
+def forget_output(options: Mapping[str, str]) -> int:
+    """Removes what the cluster keeps of a query that has written exactly once and will not come back.
+
+    Takes the options of its sink: where the cluster is, and its `checkpointLocation` or `kafka.transactional.id`.
+    Returns how many groups there were. If the query does come back, it is refused for lack of them.
+    """
+    from barnabas.spark import marker_store
+
+    return marker_store.forget_output(options)

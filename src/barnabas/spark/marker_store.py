@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from barnabas.client.cluster import Call
@@ -10,28 +12,35 @@ from barnabas.client.pool import borrowed
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error, KafkaError
+from barnabas.spark.given import OptionError
 from barnabas.spark.markers import (
+    ENDED_KEPT_MS,
     BatchMarker,
-    MarkerError,
-    Run,
+    Output,
     TaskMarker,
     batch_metadata,
     check_surplus,
+    ended,
+    is_superseded,
+    named_identity,
     read_batch_marker,
     read_task_marker,
     task_metadata,
     task_name,
 )
+from barnabas.spark.settings import client_settings
+from barnabas.spark.sink_options import parse_sink
 from barnabas.spark.transacting import commit_marker
 
 if TYPE_CHECKING:
-    from barnabas.client.cluster import Cluster, TopicPartition
+    from collections.abc import Iterable, Mapping
+
+    from barnabas.client.cluster import Cluster
     from barnabas.client.settings import ClientSettings
     from barnabas.spark.encoding import Author
     from barnabas.spark.transacting import Protocol
 
-LASTING_MS: Final = 100 * 365 * 24 * 3_600_000
-LASTING_VERSION_MAX: Final = 4
+KEPT_VERSION_MAX: Final = 4
 """The newest OffsetCommit that says how long an offset is kept."""
 
 RETENTION_SETTING: Final = "offsets.retention.minutes"
@@ -41,63 +50,106 @@ _MS_PER_MINUTE: Final = 60_000
 GAP_MAX: Final = 32
 """How many groups in a row must be missing for the last one to have been found."""
 
-
-def read_batch(cluster: Cluster, identity: str, place: TopicPartition) -> BatchMarker | None:
-    found = committed_offsets(cluster, identity, [place]).get(place)
-    return None if found is None else read_batch_marker(identity, found.offset, found.metadata)
+_log = logging.getLogger(__name__)
 
 
-def write_batch(cluster: Cluster, identity: str, place: TopicPartition, marker: BatchMarker) -> None:
-    """Outside of any transaction, and to stay."""
+def read_batch(cluster: Cluster, output: Output) -> BatchMarker | None:
+    found = committed_offsets(cluster, output.identity, [output.place]).get(output.place)
+    return None if found is None else read_batch_marker(output.identity, found.offset, found.metadata)
+
+
+def write_batch(cluster: Cluster, output: Output, marker: BatchMarker) -> None:
+    """Outside of any transaction, and to stay for as long as is said of the output."""
+    topic, partition_index = output.place
     structs = m.OffsetCommitRequest
     partition = structs.OffsetCommitRequestPartition(
-        partition_index=place[1], committed_offset=marker.run.batch_id, committed_metadata=batch_metadata(marker)
+        partition_index=partition_index,
+        committed_offset=marker.run.batch_id,
+        committed_metadata=batch_metadata(marker),
     )
     request = structs(
-        group_id=identity,
-        retention_time_ms=LASTING_MS,
-        topics=[structs.OffsetCommitRequestTopic(name=place[0], partitions=[partition])],
+        group_id=output.identity,
+        retention_time_ms=output.kept_ms,
+        topics=[structs.OffsetCommitRequestTopic(name=topic, partitions=[partition])],
     )
-    call = Call(ApiKey.OFFSET_COMMIT, lambda _: request, _commit_error, LASTING_VERSION_MAX)
-    cluster.ask_coordinator(identity, call)
+    call = Call(ApiKey.OFFSET_COMMIT, lambda _: request, _commit_error, KEPT_VERSION_MAX)
+    cluster.ask_coordinator(output.identity, call)
 
 
-def read_task(cluster: Cluster, identity: str, task: int, place: TopicPartition) -> TaskMarker | None:
+def read_task(cluster: Cluster, output: Output, task: int) -> TaskMarker | None:
     """What a task has written last; waits for a transaction that is about to say so."""
-    group = task_name(identity, task)
-    found = committed_offsets(cluster, group, [place], require_stable=True).get(place)
+    group = task_name(output.identity, task)
+    found = committed_offsets(cluster, group, [output.place], require_stable=True).get(output.place)
     return None if found is None else read_task_marker(group, found.offset, found.metadata)
 
 
-def write_task(cluster: Cluster, author: Author, protocol: Protocol, place: TopicPartition, marker: TaskMarker) -> None:
+def write_task(cluster: Cluster, author: Author, protocol: Protocol, output: Output, marker: TaskMarker) -> None:
     """In the transaction of the rows. The group has the name of the transactional id."""
     group = author.transactional_id or ""
-    commit_marker(cluster, author, protocol, group, place, marker.run.batch_id, task_metadata(marker))
+    commit_marker(cluster, author, protocol, group, output.place, marker.run.batch_id, task_metadata(marker))
 
 
-def settle(cluster: Cluster, identity: str, place: TopicPartition, batch_id: int, task_count: int) -> None:
-    """A batch is finished: note how many tasks it had, and remove the markers of tasks beyond them."""
-    found = read_batch(cluster, identity, place)
-    if found is None or found.task_count == task_count:
+def settle(cluster: Cluster, output: Output, begun: BatchMarker, task_count: int, *, gap_max: int = 0) -> None:
+    """A batch is finished: note how many tasks it had, and remove the markers of tasks beyond them.
+
+    Tasks beyond must not have written in this batch. They are looked for up to the count of the batch before, and then
+    until so many in a row have no marker.
+    """
+    found = read_batch(cluster, output)
+    if found is None or is_superseded(begun.run, found):
         return
-    run = Run(found.run.query_id, batch_id)
-    for task in range(task_count, found.task_count):
-        check_surplus(read_task(cluster, identity, task, place), run, task, task_count)
-        delete_group(cluster, task_name(identity, task))
-    write_batch(cluster, identity, place, BatchMarker(found.run, found.begun_ms, task_count))
+    surplus = []
+    task, gap = task_count, 0
+    while task < found.task_count or gap < gap_max:
+        marker = read_task(cluster, output, task)
+        check_surplus(marker, begun.run, task, task_count)
+        if marker is not None:
+            surplus.append(task)
+        gap = gap + 1 if marker is None else 0
+        task += 1
+    # The batch is noted before markers go: an attempt of a batch before that finds none must see that it is late.
+    settled = replace(found if found.run == begun.run else begun, task_count=task_count)
+    if settled != found:
+        write_batch(cluster, output, settled)
+    remove_tasks(cluster, output.identity, surplus)
 
 
-def remove_tasks(cluster: Cluster, identity: str, task_count: int) -> None:
-    """Remove the markers of tasks that nobody will run again."""
-    for task in range(task_count):
-        delete_group(cluster, task_name(identity, task))
+def end_write(settings: ClientSettings, output: Output, begun: BatchMarker, task_count: int) -> None:
+    """A batch write has ended, well or not: note that, and remove the markers of its tasks.
+
+    Nothing that goes wrong here is an error. All rows are where they are to be, and a job that failed now would be run
+    again and write them again.
+    """
+    try:
+        with borrowed(settings) as cluster:
+            write_batch(cluster, output._replace(kept_ms=ENDED_KEPT_MS), ended(begun))
+            remove_tasks(cluster, output.identity, range(task_count))
+    except KafkaError as failure:
+        _log.warning("the markers of a write stay (groups %s-…) until they expire: %s", output.identity, failure)
+
+
+def remove_tasks(cluster: Cluster, identity: str, tasks: Iterable[int]) -> None:
+    """Remove the markers of tasks that nobody will run again. Those that cannot be removed expire."""
+    for task in tasks:
+        group = task_name(identity, task)
+        try:
+            delete_group(cluster, group)
+        except KafkaError as failure:
+            _log.warning("group %s and those after it are not removed, and stay until they expire: %s", group, failure)
+            return
+
+
+def forget_output(options: Mapping[str, str]) -> int:
+    """Remove all markers of an output that is not written any more, by its options; how many there were."""
+    parsed = parse_sink(options)
+    identity = named_identity(parsed)
+    if identity is None:
+        raise OptionError("checkpointLocation", "is missing, and so is kafka.transactional.id: one names the output")
+    return forget(client_settings(parsed.client), identity)
 
 
 def forget(settings: ClientSettings, identity: str) -> int:
-    """Remove all markers of an output that is not written any more; how many there were.
-
-    `markers.identity_of_checkpoint` gives the identity of a query that was given none.
-    """
+    """The same by the identity."""
     with borrowed(settings) as cluster:
         known = committed_offsets(cluster, identity)
         task_count = max(
@@ -114,25 +166,25 @@ def forget(settings: ClientSettings, identity: str) -> int:
 
 
 def retention_ms(cluster: Cluster, group: str) -> int:
-    """How long the coordinator of a group keeps offsets."""
+    """How long the coordinator of a group keeps offsets; a KafkaError where nobody says."""
     no_topics = m.MetadataRequest(topics=[], allow_auto_topic_creation=False)
     brokers = cluster.ask_any(Call(ApiKey.METADATA, lambda _: no_topics)).brokers
     coordinator = cluster.coordinator(group)
     ids = [each.node_id for each in brokers if (each.host, each.port) == (coordinator.host, coordinator.port)]
+    if not ids:
+        raise KafkaError(
+            Error.COORDINATOR_NOT_AVAILABLE, f"the coordinator {coordinator.address} is not among the brokers"
+        )
     resource = m.DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=_BROKER_RESOURCE, resource_name=str(ids[0]), configuration_keys=[RETENTION_SETTING]
     )
     request = m.DescribeConfigsRequest(resources=[resource])
     call = Call(ApiKey.DESCRIBE_CONFIGS, lambda _: request, lambda response: int(response.results[0].error_code))
-    try:
-        (setting,) = cluster.ask_coordinator(group, call).results[0].configs
-    except KafkaError as failure:
-        raise MarkerError(
-            f"there is no marker of this task, and how long the brokers keep them cannot be read: {failure.message}. "
-            f"Give this user the right to describe their configuration; or, if the rows of this batch are not in the "
-            "topic, start once with option onMissingMarker=write"
-        ) from failure
-    return int(setting.value) * _MS_PER_MINUTE
+    found = {each.name: each.value for each in cluster.ask_coordinator(group, call).results[0].configs}
+    minutes = found.get(RETENTION_SETTING) or ""
+    if not minutes.isdigit():
+        raise KafkaError(Error.INVALID_CONFIG, f"broker {ids[0]} does not say what {RETENTION_SETTING} is")
+    return int(minutes) * _MS_PER_MINUTE
 
 
 def _commit_error(response: m.OffsetCommitResponse) -> int:

@@ -2,8 +2,9 @@
 
 Spark makes a writer on the driver for each batch, which is where options and columns are checked, and sends it to the
 tasks, which call `write`. Which batch of which query a task belongs to is only known there, from the properties of its
-context; `commit` is called on another writer, in another process of the driver. So what must be known of a batch
-before its rows are written (`markers`) is looked up and noted by the tasks.
+context; `commit` is called on another writer, in another process of the driver, and not always the same. So what must
+be known of a batch before its rows are written (`markers`) is looked up and noted by the tasks, and what they have
+found comes to `commit` with what they tell the driver.
 
 A batch write has no batches before or after it. Its tasks write in transactions too, with markers that only an
 attempt of the same write can find, and that are removed when it ends. Tasks commit one by one: when a write fails,
@@ -12,7 +13,8 @@ what its finished tasks have written stays.
 
 from __future__ import annotations
 
-import time
+import functools
+import logging
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -23,12 +25,19 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from barnabas.client.pool import borrowed
 from barnabas.spark import marker_store
 from barnabas.spark.given import OptionError
-from barnabas.spark.markers import IDENTITY_PREFIX, BatchMarker, Run, identity_of
-from barnabas.spark.resident import settle
+from barnabas.spark.markers import WRITE_PREFIX, Run, named_identity
+from barnabas.spark.resident import freeze_libraries
 from barnabas.spark.rows import check_columns
-from barnabas.spark.settings import client_settings
+from barnabas.spark.settings import OF_SINK, client_settings, ignored
 from barnabas.spark.sink_options import Delivery, parse_sink
-from barnabas.spark.writing import WritePlan, write_at_least_once, write_exactly_once, write_once
+from barnabas.spark.writing import (
+    Batch,
+    WritePlan,
+    begin_write,
+    find_batch,
+    write_at_least_once,
+    write_exactly_once,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,14 +47,18 @@ if TYPE_CHECKING:
 
 BATCH_ID: Final = "streaming.sql.batchId"
 QUERY_ID: Final = "sql.streaming.queryId"
+START_ID: Final = "spark.jobGroup.id"
+"""The jobs of a streaming query are a group that is named after the query's run id."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class TaskDone(WriterCommitMessage):
     """What a task tells the driver."""
 
-    identity: str | None
-    """Of an output that is written exactly once."""
+    batch: Batch | None
+    """As the task found it, where rows are written exactly once."""
     row_count: int
     was_written_before: bool
 
@@ -56,25 +69,31 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         del overwrite  # complete mode: all results again in each batch, as a topic takes them
         self._plan = _plan(options, schema)
+        if self._plan.options.delivery is Delivery.EXACTLY_ONCE and named_identity(self._plan.options) is None:
+            _warn_of_no_name()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskDone:
-        settle()
+        freeze_libraries()
         if self._plan.options.delivery is Delivery.AT_LEAST_ONCE:
             return TaskDone(None, *write_at_least_once(self._plan, iterator))
         context = _task_context()
         batch_id, query_id = context.getLocalProperty(BATCH_ID), context.getLocalProperty(QUERY_ID)
         assert batch_id is not None, "Spark tells the tasks of a streaming query their batch"
         assert query_id is not None, "Spark tells the tasks of a streaming query whose they are"
-        identity = identity_of(self._plan.options, query_id)
-        run = Run(query_id, int(batch_id))
-        return TaskDone(identity, *write_exactly_once(self._plan, identity, run, context.partitionId(), iterator))
+        run, start_id = Run(query_id, int(batch_id)), context.getLocalProperty(START_ID) or ""
+        with borrowed(self._plan.settings) as cluster:
+            batch = find_batch(cluster, self._plan, self._plan.output(query_id), run, start_id)
+            return TaskDone(batch, *write_exactly_once(cluster, self._plan, batch, context.partitionId(), iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        settle()
-        identities = {each.identity for each in messages if isinstance(each, TaskDone)} - {None}
-        for identity in identities:
-            assert identity is not None
-            _settle(self._plan, identity, batchId, len(messages))
+        del batchId  # the tasks know it, and whose it is
+        freeze_libraries()
+        batches = [each.batch for each in messages if isinstance(each, TaskDone) and each.batch is not None]
+        was_begun_before = any(each.was_begun_before for each in batches)
+        if was_begun_before or any(each.begun.task_count != len(messages) for each in batches):
+            gap_max = marker_store.GAP_MAX if was_begun_before else 0
+            with borrowed(self._plan.settings) as cluster:
+                marker_store.settle(cluster, batches[0].output, batches[0].begun, len(messages), gap_max=gap_max)
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -84,53 +103,51 @@ class BatchWriter(DataSourceArrowWriter):
         if overwrite:
             raise OptionError("mode", 'is overwrite: rows can only be added to a topic; use mode("append")')
         self._plan = _plan(options, schema)
-        job_id = str(uuid.uuid4())
-        self._identity = self._plan.options.producer.transactional_id or IDENTITY_PREFIX + job_id
-        self._begun = BatchMarker(Run(job_id, 0), time.time_ns() // 1_000_000, 0)
+        self._batch: Batch | None = None
+        if self._plan.options.delivery is Delivery.EXACTLY_ONCE:
+            self._batch = begin_write(self._plan, WRITE_PREFIX + str(uuid.uuid4()))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskDone:
-        settle()
-        if self._plan.options.delivery is Delivery.AT_LEAST_ONCE:
+        freeze_libraries()
+        if self._batch is None:
             return TaskDone(None, *write_at_least_once(self._plan, iterator))
         task = _task_context().partitionId()
         with borrowed(self._plan.settings) as cluster:
-            return TaskDone(
-                self._identity, *write_once(cluster, self._plan, self._identity, self._begun, task, iterator)
-            )
+            return TaskDone(self._batch, *write_exactly_once(cluster, self._plan, self._batch, task, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._remove_markers(len(messages))
+        self._end(len(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._remove_markers(len(messages))
+        self._end(len(messages))
 
-    def _remove_markers(self, task_count: int) -> None:
-        if self._plan.options.delivery is Delivery.EXACTLY_ONCE:
-            with borrowed(self._plan.settings) as cluster:
-                marker_store.remove_tasks(cluster, self._identity, task_count)
-
-
-_settled: dict[str, int] = {}
-"""How many tasks the last batch of an output had, as far as this process has noted it in the cluster."""
-SETTLED_MAX: Final = 64
+    def _end(self, task_count: int) -> None:
+        if self._batch is not None:
+            marker_store.end_write(self._plan.settings, self._batch.output, self._batch.begun, task_count)
 
 
-def _settle(plan: WritePlan, identity: str, batch_id: int, task_count: int) -> None:
-    if _settled.get(identity) == task_count:
-        return
-    with borrowed(plan.settings) as cluster:
-        marker_store.settle(cluster, identity, plan.marker_place(), batch_id, task_count)
-    while len(_settled) >= SETTLED_MAX:
-        _settled.pop(next(iter(_settled)))
-    _settled[identity] = task_count
+@functools.cache
+def _warn(warning: str) -> None:
+    """Once in a process, as there is a writer for each batch."""
+    _log.warning("%s", warning)
+
+
+def _warn_of_no_name() -> None:
+    _warn(
+        "a query that writes exactly once has neither option checkpointLocation nor kafka.transactional.id (sinks do "
+        "not know the setting spark.sql.streaming.checkpointLocation): if its checkpoint is lost, that is not noticed, "
+        "and rows are written again"
+    )
 
 
 def _plan(options: Mapping[str, str], schema: StructType) -> WritePlan:
     """How to write rows of this schema, or what is wrong with options, columns or topics."""
-    settle()
+    freeze_libraries()
     parsed = parse_sink(options)
     check_columns({field.name: field.dataType.simpleString() for field in schema.fields}, topic=parsed.topic)
     plan = WritePlan(parsed, client_settings(parsed.client))
+    for warning in ignored(plan.settings, OF_SINK, "this sink"):
+        _warn(warning)
     if topics := {topic for topic in (parsed.topic, parsed.marker_topic) if topic is not None}:
         with borrowed(plan.settings) as cluster:
             cluster.metadata(topics)

@@ -17,6 +17,7 @@ max.request.size, transaction.timeout.ms and transactional.id.
 from __future__ import annotations
 
 import enum
+import os.path
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -61,6 +62,8 @@ TRANSACTION_TIMEOUT_MS: Final = 15 * 60_000
 """The longest that brokers allow unless told otherwise. A transaction is open while its task computes its rows."""
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _IDENTITY: Final = re.compile(r"\S{1,200}")
+_LOCAL_SCHEME: Final = "file:"
+_SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:")
 
 
 class Delivery(enum.Enum):
@@ -104,6 +107,7 @@ class SinkOptions:
     on_lost_checkpoint: OnLostCheckpoint
     on_missing_marker: OnMissingMarker
     checkpoint_location: str | None
+    """Absolute: the tasks, to which it travels, run in other folders."""
     producer: ProducerOptions
     client: dict[str, str]
     """What is for the client, without `kafka.`."""
@@ -120,12 +124,14 @@ def parse_sink(options: Mapping[str, str]) -> SinkOptions:
         marker_topic=_topic(given, "markerTopic"),
         on_lost_checkpoint=given.one_of("onLostCheckpoint", _words(OnLostCheckpoint), default="fail"),
         on_missing_marker=given.one_of("onMissingMarker", _words(OnMissingMarker), default="fail"),
-        checkpoint_location=given.text("checkpointLocation"),
+        checkpoint_location=_checkpoint(given),
         producer=_parse_producer(given.client),
         client=given.client,
     )
+    if "path" in given:
+        raise OptionError("path", f"is {given.text('path')!r}, and rows go to topics, not to paths; use option topic")
     if parsed.delivery is Delivery.EXACTLY_ONCE:
-        _check_exactly_once(parsed)
+        _check_exactly_once(given, parsed)
     else:
         _check_at_least_once(given, parsed)
     return parsed
@@ -152,8 +158,28 @@ def _parse_producer(client: Mapping[str, str]) -> ProducerOptions:
         raise OptionError(CLIENT_PREFIX + error.option, error.problem) from error
 
 
-def _check_exactly_once(parsed: SinkOptions) -> None:
+def absolute_location(location: str) -> str:
+    """A location that means the same in every folder, and is spelt in one way. What has a scheme is left as it is."""
+    if location.startswith(_LOCAL_SCHEME):
+        location = "/" + location.removeprefix(_LOCAL_SCHEME)
+    elif _SCHEME.match(location):
+        return location
+    return "/" + os.path.abspath(location).lstrip("/")
+
+
+def _checkpoint(given: Given) -> str | None:
+    location = given.text("checkpointLocation")
+    return None if location is None else absolute_location(location)
+
+
+def _check_exactly_once(given: Given, parsed: SinkOptions) -> None:
     producer = parsed.producer
+    if given.flag("asyncProgressTrackingEnabled", default="false"):
+        raise OptionError(
+            "asyncProgressTrackingEnabled",
+            "is true: a batch that is run again may then have other rows, so that they cannot be written exactly once; "
+            "leave it out, or use option delivery=at_least_once",
+        )
     if producer.acks != ACKS_ALL:
         raise OptionError("kafka.acks", "is not all, and with option delivery=exactly_once it must be")
     if not producer.is_idempotent:

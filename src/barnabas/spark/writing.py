@@ -16,7 +16,7 @@ from barnabas.protocol.errors import KafkaError
 from barnabas.spark import marker_store, markers, transacting
 from barnabas.spark.checksums import MASK, checksum
 from barnabas.spark.encoding import Author, Limits, encode
-from barnabas.spark.markers import BatchMarker, Decision, Run, TaskMarker
+from barnabas.spark.markers import BatchMarker, Decision, Output, Run, TaskMarker
 from barnabas.spark.partitioner import Sticky, assign
 from barnabas.spark.producing import Producer
 from barnabas.spark.rows import Rows, read_rows
@@ -54,13 +54,45 @@ class WritePlan:
             producer.level,
         )
 
-    def marker_place(self) -> TopicPartition:
-        """Where markers are committed for: a partition that exists, whatever topics the rows go to."""
+    def output(self, query_id: str) -> Output:
+        """What a streaming query writes."""
+        is_named = markers.named_identity(self.options) is not None
+        kept_ms = markers.NAMED_KEPT_MS if is_named else markers.UNNAMED_KEPT_MS
+        return Output(markers.identity_of(self.options, query_id), self._marker_place(), kept_ms)
+
+    def output_of_write(self, write_id: str) -> Output:
+        """What a batch write writes, which has no checkpoint to be named after."""
+        identity = self.options.producer.transactional_id or markers.IDENTITY_PREFIX + write_id
+        return Output(identity, self._marker_place(), markers.WRITE_KEPT_MS)
+
+    def _marker_place(self) -> TopicPartition:
+        """What markers are committed for: a partition that exists, whatever topics the rows go to."""
         return self.options.marker_topic or self.options.topic or INTERNAL_TOPIC, 0
 
 
 INTERNAL_TOPIC: Final = "__consumer_offsets"
 """It is there as soon as there is a group, which a marker is."""
+
+
+class Batch(NamedTuple):
+    """The batch of which a task writes a part, and what was known of it when the task began."""
+
+    output: Output
+    start_id: str
+    """Which start of the query this is."""
+    found: BatchMarker | None
+    begun: BatchMarker
+    """What must be there before the task writes."""
+
+    @property
+    def was_begun_before(self) -> bool:
+        """Whether an earlier start of the query has begun it: what that one wrote need not come again in this one."""
+        return self.begun.start_id != self.start_id
+
+    @property
+    def can_have_expired(self) -> bool:
+        """Whether a marker of it can be as old as markers become: not of a batch write, which is new."""
+        return self.begun.run.query_id != self.start_id
 
 
 class Outcome(NamedTuple):
@@ -95,47 +127,92 @@ def write_at_least_once(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> O
         return Outcome(row_count, was_written_before=False)
 
 
-def write_exactly_once(
-    plan: WritePlan, identity: str, run: Run, task: int, batches: Iterable[pa.RecordBatch]
-) -> Outcome:
-    """Write the rows of a task of a streaming query, unless an attempt before has."""
+def find_batch(cluster: Cluster, plan: WritePlan, output: Output, run: Run, start_id: str) -> Batch:
+    """A batch of a streaming query as a task finds it; MarkerError if it must not be written."""
+    found = marker_store.read_batch(cluster, output)
+    return Batch(output, start_id, found, markers.begin(found, run, start_id, output.identity, plan.options, _now_ms()))
+
+
+def begin_write(plan: WritePlan, write_id: str) -> Batch:
+    """The one batch of a batch write, begun."""
+    output = plan.output_of_write(write_id)
     with borrowed(plan.settings) as cluster:
-        place = plan.marker_place()
-        found = marker_store.read_batch(cluster, identity, place)
-        begun = markers.begin(found, run, identity, plan.options, _now_ms())
-        if begun != found:
-            marker_store.write_batch(cluster, identity, place, begun)
-        return write_once(cluster, plan, identity, begun, task, batches)
+        found = marker_store.read_batch(cluster, output)
+        begun = markers.begin_write(found, write_id, output.identity, _now_ms())
+        marker_store.write_batch(cluster, output, begun)
+    return Batch(output, write_id, begun, begun)
 
 
-def write_once(
-    cluster: Cluster, plan: WritePlan, identity: str, begun: BatchMarker, task: int, batches: Iterable[pa.RecordBatch]
+def write_exactly_once(
+    cluster: Cluster, plan: WritePlan, batch: Batch, task: int, batches: Iterable[pa.RecordBatch]
 ) -> Outcome:
-    """Write the rows of a task of a batch that has been begun, and its marker, in one transaction."""
-    place = plan.marker_place()
+    """Write the rows of a task and its marker in one transaction, unless an attempt before has."""
+    output, run = batch.output, batch.begun.run
     chunks = _rows_of(plan, batches)
     first = next(chunks, None)
     if first is None:
         # Nothing to write needs no transaction. But if there were rows the first time, the plan is not what it was.
-        return _compare(marker_store.read_task(cluster, identity, task, place), begun, task, iter(()))
-    author = transacting.begin(cluster, markers.task_name(identity, task), plan.options.producer.transaction_timeout_ms)
-    found = marker_store.read_task(cluster, identity, task, place)
-    decision = markers.decide(found, begun, _now_ms())
+        _note_first(cluster, batch)
+        return _compare(marker_store.read_task(cluster, output, task), run, task, iter(()))
+    name = markers.task_name(output.identity, task)
+    author = transacting.begin(cluster, name, plan.options.producer.transaction_timeout_ms)
+    found = marker_store.read_task(cluster, output, task)
+    decision = markers.decide(found, run)
     if decision is Decision.SKIP:
-        return _compare(found, begun, task, _with_first(first, chunks))
-    if decision is Decision.UNKNOWN:
-        kept_ms = marker_store.retention_ms(cluster, markers.task_name(identity, task))
-        markers.check_retention(begun, kept_ms, _now_ms(), plan.options)
+        return _compare(found, run, task, _with_first(first, chunks))
+    if decision is Decision.UNSURE:
+        batch = _look_again(cluster, batch)
+    if found is None and batch.can_have_expired:
+        _check_expiry(cluster, plan, batch.begun, name)
+    if batch.begun != batch.found:
+        marker_store.write_batch(cluster, output, batch.begun)
     protocol = transacting.protocol_of(cluster)
     try:
         tally = _produce(cluster, plan, author, protocol, _with_first(first, chunks))
-        marker = TaskMarker(begun.run, tally.row_count, tally.checksum)
-        marker_store.write_task(cluster, author, protocol, place, marker)
+        marker = TaskMarker(run, tally.row_count, tally.checksum)
+        marker_store.write_task(cluster, author, protocol, output, marker)
         transacting.commit(cluster, author, protocol)
     except BaseException:
         _abort(cluster, author, protocol)
         raise
     return Outcome(tally.row_count, was_written_before=False)
+
+
+def _look_again(cluster: Cluster, batch: Batch) -> Batch:
+    """The batch as it is now that twins of this task are fenced; MarkerError if it is over.
+
+    Needed without a marker of the task only. With one of a batch before, the task has not written this one, so that no
+    later one can have begun.
+    """
+    found = marker_store.read_batch(cluster, batch.output)
+    markers.check_current(batch.found, found, batch.begun.run, batch.output.identity)
+    begun = found if found is not None and found.run == batch.begun.run else batch.begun
+    return batch._replace(found=found, begun=begun)
+
+
+def _note_first(cluster: Cluster, batch: Batch) -> None:
+    """Note the first batch of a query though it has no rows here: a later one without any before it is refused.
+
+    Others need no note while they have no rows. A twin of this task would not be fenced, so it is done right after a
+    look whether it is due.
+    """
+    if batch.found is None or batch.found.run.query_id != batch.begun.run.query_id:
+        batch = _look_again(cluster, batch)
+        if batch.begun != batch.found:
+            marker_store.write_batch(cluster, batch.output, batch.begun)
+
+
+def _check_expiry(cluster: Cluster, plan: WritePlan, begun: BatchMarker, group: str) -> None:
+    """Whether a marker that is not there has not been there before."""
+    now_ms = _now_ms()
+    if not markers.needs_retention(begun, plan.options, now_ms):
+        return
+    try:
+        kept_ms = marker_store.retention_ms(cluster, group)
+    except KafkaError as failure:
+        markers.check_age(begun, now_ms, str(failure))
+    else:
+        markers.check_retention(begun, kept_ms, now_ms)
 
 
 class _Writer:
@@ -168,12 +245,12 @@ def _produce(cluster: Cluster, plan: WritePlan, author: Author, protocol: Protoc
     return tally
 
 
-def _compare(found: TaskMarker | None, begun: BatchMarker, task: int, chunks: Iterator[Rows]) -> Outcome:
+def _compare(found: TaskMarker | None, run: Run, task: int, chunks: Iterator[Rows]) -> Outcome:
     """Look through rows that have been written before, and whether they are the same."""
     tally = Tally()
     for rows in chunks:
         tally.add(rows)
-    if found is None or found.run != begun.run:
+    if found is None or found.run != run:
         return Outcome(tally.row_count, was_written_before=False)
     markers.check_rows(found, tally.row_count, tally.checksum, task)
     return Outcome(tally.row_count, was_written_before=True)

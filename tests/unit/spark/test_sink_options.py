@@ -56,6 +56,8 @@ def test_options_travel_to_tasks() -> None:
         ({"kafka.batch.size": "lots"}, "option kafka.batch.size is 'lots': it takes a whole number"),
         ({"kafka.max.in.flight.requests.per.connection": "6"}, "option kafka.max.in.flight.requests.per.connection"),
         ({"kafka.value.serializer": "x"}, "option kafka.value.serializer is not for a pipeline to set"),
+        ({"path": "orders"}, "option path is 'orders', and rows go to topics, not to paths; use option topic"),
+        ({"asyncProgressTrackingEnabled": "true"}, "option asyncProgressTrackingEnabled is true"),
         ({"delivery": "at_least_once", "markerTopic": "m"}, "option markerTopic is about markers"),
         ({"delivery": "at_least_once", "kafka.transactional.id": "m"}, "option kafka.transactional.id is given"),
     ],
@@ -64,6 +66,11 @@ def test_an_option_that_cannot_be_is_named(given: dict[str, str], complaint: str
     with pytest.raises(OptionError) as failure:
         parse_sink(BOOTSTRAP | given)
     assert str(failure.value).startswith(complaint)
+
+
+def test_what_exactly_once_cannot_have_is_taken_at_least_once() -> None:
+    assert parse(delivery="at_least_once", asyncProgressTrackingEnabled="true").delivery is Delivery.AT_LEAST_ONCE
+    assert parse(asyncProgressTrackingEnabled="false").delivery is Delivery.EXACTLY_ONCE
 
 
 def test_without_a_cluster_nothing_is_written() -> None:
