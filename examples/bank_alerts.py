@@ -108,10 +108,10 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def show(bootstrap: str) -> None:
-    found = sorted((alert["time"], str(user), alert) for user, alert in read_json(bootstrap, ALERTS))
+    found = {(alert["time"], user, alert["id"]): alert for user, alert in read_json(bootstrap, ALERTS)}
     rows = [
-        (time, user, alert["id"], f"{alert['cents'] / 100:.2f}", f"{alert['threshold'] / 100:.2f}")
-        for time, user, alert in found[-10:]
+        (*which, f"{alert['cents'] / 100:.2f}", f"{alert['threshold'] / 100:.2f}")
+        for which, alert in sorted(found.items())[-10:]
     ]
     columns = [Column("time"), Column("user"), Column("transaction"), number("amount"), number("threshold")]
     print_table(columns, rows, title=f"The last of {len(found)} alerts")

@@ -1,17 +1,22 @@
 """Click stream: what users click, with what they searched for just before and who they are; then clicks per zip code.
 
-Reads `clicks`, `searches` and `profiles`, all keyed by user and with as many partitions, so that all of a user is in
-the same partition of each. Writes `enriched_clicks`, keyed by user: a record for each click and each search of the same
-user in the `LEAD` before it, or the click alone if there was none, with the profile as it is by then. A second query
-reads those again and writes `clicks_per_zip_code`, keyed by zip code: the clicks of each minute.
+Reads `click_stream_clicks`, `click_stream_searches` and `click_stream_profiles`, all keyed by user and with as many
+partitions, so that all of a user is in the same partition of each. Writes `enriched_clicks`, keyed by user: a record
+for each click and each search of the same user in the `LEAD` before it, or the click alone if there was none, with the
+profile as it is then. A second query reads those again and writes `clicks_per_zip_code`, keyed by zip code: the
+clicks of each minute.
 
-`profiles` is compacted: the last record of a user is the profile, and one without a value deletes it.
+The topic of profiles is compacted: the last record of a user is the profile, and one without a value deletes it.
+
+`enriched_clicks` is written at least once. A batch that was interrupted is run again, and finds profiles that have
+changed in between: those are other rows than it wrote before, where exactly once needs the same. So a click may be
+there twice, with the old profile and then with the new one. The counts, which are exactly once, take the last.
 """
 
 from __future__ import annotations
 
-import os
 import random
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -24,18 +29,15 @@ from barnabas.spark import from_topic, to_topic
 from examples.common import as_json, create_topics, parse_arguments, produce, read_json, read_stream, run, write_stream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
-
-CLICKS = "clicks"
-SEARCHES = "searches"
-PROFILES = "profiles"
-ENRICHED = "enriched_clicks"
-PER_ZIP_CODE = "clicks_per_zip_code"
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 LEAD = timedelta(seconds=10)
 GRACE = "30 seconds"
+GRACE_OF_COUNTS = "2 minutes"
+"""A click without a search is written when none can come any more: `GRACE` later than others, and a batch or two."""
 WINDOW = "1 minute"
 CLICK_SCHEMA = "id STRING NOT NULL, user STRING NOT NULL, page STRING NOT NULL, time TIMESTAMP NOT NULL"
 SEARCH_SCHEMA = "user STRING NOT NULL, terms STRING NOT NULL, time TIMESTAMP NOT NULL"
@@ -47,6 +49,15 @@ SPACING = timedelta(milliseconds=700)
 QUIET = timedelta(hours=1)
 PAGES = ("mountain bikes", "road bikes", "helmets", "gloves", "pumps")
 ZIP_CODES = ("94301", "94302", "10001", "60601")
+
+
+@dataclass(frozen=True)
+class Topics:
+    clicks: str = "click_stream_clicks"
+    searches: str = "click_stream_searches"
+    profiles: str = "click_stream_profiles"
+    enriched: str = "enriched_clicks"
+    per_zip_code: str = "clicks_per_zip_code"
 
 
 @dataclass(frozen=True)
@@ -98,13 +109,13 @@ def user_count(events: int) -> int:
 
 
 def current_profiles(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
-    """The table behind the topic. A query that joins it reads it anew for each batch."""
+    """The table behind the topic, as it is now."""
     topics = spark.read.format("barnabas").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
     newest = from_topic(topics.load(), PROFILE_SCHEMA).groupBy("key").agg(F.max_by("value", "offset").alias("profile"))
     return newest.select(F.col("key").alias("owner"), "profile.name", "profile.zip_code")
 
 
-def enrich(clicks: DataFrame, searches: DataFrame, profiles: DataFrame) -> DataFrame:
+def with_searches(clicks: DataFrame, searches: DataFrame) -> DataFrame:
     clicked = from_topic(clicks, CLICK_SCHEMA).select("value.*").withWatermark("time", GRACE)
     searched = (
         from_topic(searches, SEARCH_SCHEMA)
@@ -116,63 +127,77 @@ def enrich(clicks: DataFrame, searches: DataFrame, profiles: DataFrame) -> DataF
         & (F.col("searched_at") <= F.col("time"))
         & (F.col("searched_at") >= F.col("time") - F.expr(f"INTERVAL {LEAD.seconds} SECONDS"))
     )
-    return (
-        clicked.join(searched, led_to, "left_outer")
-        .join(profiles, F.col("user") == F.col("owner"), "left_outer")
-        .select("id", "user", "page", "time", "terms", "searched_at", "name", "zip_code")
-    )
+    return clicked.join(searched, led_to, "left_outer").drop("searcher")
+
+
+def with_profiles(clicks: DataFrame, profiles: DataFrame) -> DataFrame:
+    return clicks.join(profiles, F.col("user") == F.col("owner"), "left_outer").drop("owner")
+
+
+def write_enriched(bootstrap: str, topics: Topics) -> Callable[[DataFrame, int], None]:
+    """Loads profiles for each batch: Spark plans a loaded table once, and would never see a profile that changes."""
+
+    def write(clicks: DataFrame, batch_id: int) -> None:
+        del batch_id
+        profiles = current_profiles(clicks.sparkSession, bootstrap, topics.profiles)
+        rows = to_topic(with_profiles(clicks, profiles), key="user").write.format("barnabas")
+        rows = rows.option("kafka.bootstrap.servers", bootstrap).option("topic", topics.enriched)
+        rows.option("delivery", "at_least_once").mode("append").save()
+
+    return write
 
 
 def per_zip_code(enriched: DataFrame) -> DataFrame:
-    clicks = F.size(F.collect_set("id")).alias("clicks")
-    return (
+    """Each click counts once, where its last record says: all records of a user, hence of a click, are in one order."""
+    clicks = (
         from_topic(enriched, ENRICHED_SCHEMA)
-        .select("value.*")
+        .select("value.*", "offset")
+        .withWatermark("time", GRACE_OF_COUNTS)
+        .groupBy("id", F.window("time", WINDOW))
+        .agg(F.max_by("zip_code", "offset").alias("zip_code"))
         .where("zip_code IS NOT NULL")
-        .withWatermark("time", GRACE)
-        .groupBy("zip_code", F.window("time", WINDOW).alias("window"))
-        .agg(clicks)
-        .select("zip_code", F.col("window.start").alias("start"), "clicks")
     )
+    counts = clicks.groupBy("zip_code", F.window("window", WINDOW).alias("window")).agg(F.count("*").alias("clicks"))
+    return counts.select("zip_code", F.col("window.start").alias("start"), "clicks")
+
+
+def pipeline(spark: SparkSession, bootstrap: str, topics: Topics, checkpoint: str) -> list[DataStreamWriter]:
+    """The second reads what the first has written."""
+    clicks = with_searches(read_stream(spark, bootstrap, topics.clicks), read_stream(spark, bootstrap, topics.searches))
+    enriching = clicks.writeStream.foreachBatch(write_enriched(bootstrap, topics))
+    counts = per_zip_code(read_stream(spark, bootstrap, topics.enriched))
+    return [
+        enriching.option("checkpointLocation", f"{checkpoint}/enriched"),
+        write_stream(to_topic(counts, key="zip_code"), bootstrap, topics.per_zip_code, f"{checkpoint}/per-zip-code"),
+    ]
+
+
+def load(bootstrap: str, topics: Topics, profiles: Iterable[Profile], events: Iterable[Click | Search]) -> None:
+    create_topics(bootstrap, [topics.clicks, topics.searches, topics.enriched, topics.per_zip_code])
+    create_topics(bootstrap, [topics.profiles], cleanup_policy="compact")
+    produce(bootstrap, topics.profiles, ((profile.user, as_json(profile), None) for profile in profiles))
+    found = list(events)
+    for topic, kind in ((topics.clicks, Click), (topics.searches, Search)):
+        of_kind = (event for event in found if isinstance(event, kind))
+        produce(bootstrap, topic, ((event.user, as_json(event), None) for event in of_kind))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     about = "enriches clicks with searches and profiles, and counts them per zip code"
     arguments = parse_arguments("click_stream", about, events=10_000, argv=argv)
-    bootstrap = arguments.bootstrap
-    create_topics(bootstrap, [CLICKS, SEARCHES, ENRICHED, PER_ZIP_CODE])
-    create_topics(bootstrap, [PROFILES], cleanup_policy="compact")
-    produce(
-        bootstrap,
-        PROFILES,
-        ((profile.user, as_json(profile), None) for profile in generate_profiles(arguments.seed, arguments.events)),
-    )
-    events = list(generate(arguments.seed, arguments.events))
-    for topic, kind in ((CLICKS, Click), (SEARCHES, Search)):
-        of_kind = (event for event in events if isinstance(event, kind))
-        produce(bootstrap, topic, ((event.user, as_json(event), None) for event in of_kind))
-
+    topics = Topics()
+    profiles = generate_profiles(arguments.seed, arguments.events)
+    load(arguments.bootstrap, topics, profiles, generate(arguments.seed, arguments.events))
     spark = barnabas.spark.session("click stream", master=arguments.master)
-    enriched = enrich(
-        read_stream(spark, bootstrap, CLICKS),
-        read_stream(spark, bootstrap, SEARCHES),
-        current_profiles(spark, bootstrap, PROFILES),
-    )
-    enriching = write_stream(
-        to_topic(enriched, key="user"), bootstrap, ENRICHED, os.path.join(arguments.checkpoint, "enriched")
-    )
-    counts = to_topic(per_zip_code(read_stream(spark, bootstrap, ENRICHED)), key="zip_code")
-    counting = write_stream(counts, bootstrap, PER_ZIP_CODE, os.path.join(arguments.checkpoint, "per-zip-code"))
-    # What is there now for the second is what the first has written.
-    for stage in [[enriching], [counting]] if arguments.once else [[enriching, counting]]:
-        run(stage, once=arguments.once)
-    show(bootstrap)
+    run(pipeline(spark, arguments.bootstrap, topics, arguments.checkpoint), once=arguments.once)
+    show(arguments.bootstrap, topics)
 
 
-def show(bootstrap: str) -> None:
-    totals: dict[str, int] = {}
-    for zip_code, value in read_json(bootstrap, PER_ZIP_CODE):
-        totals[str(zip_code)] = totals.get(str(zip_code), 0) + value["clicks"]
+def show(bootstrap: str, topics: Topics) -> None:
+    counts = {(str(zip_code), value["start"]): value for zip_code, value in read_json(bootstrap, topics.per_zip_code)}
+    totals: Counter[str] = Counter()
+    for (zip_code, _), value in counts.items():
+        totals[zip_code] += value["clicks"]
     print_table([Column("zip code"), number("clicks")], sorted(totals.items()), title="Clicks per zip code")
 
 

@@ -17,6 +17,7 @@ import tempfile
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -72,9 +73,12 @@ def parse_arguments(
         parser.add_argument(f"--{folder}", required=True, help=purpose)
     given = parser.parse_args(argv)
     checkpoint = given.checkpoint or tempfile.mkdtemp(prefix=f"{name}-")
-    return Arguments(
-        given.bootstrap, given.events, given.seed, os.path.abspath(checkpoint), given.once, given.master, given
-    )
+    return Arguments(given.bootstrap, given.events, given.seed, in_full(checkpoint), given.once, given.master, given)
+
+
+def in_full(folder: str) -> str:
+    """A checkpoint is known by its name, so a relative path is made absolute. A URI is so already: hdfs://host/folder."""
+    return folder if urlsplit(folder).scheme else os.path.abspath(folder)
 
 
 def create_topics(bootstrap: str, topics: Iterable[str], *, partitions: int = 2, **settings: str) -> None:
@@ -165,7 +169,10 @@ def text(data: bytes | None) -> str | None:
 
 
 def read_json(bootstrap: str, topic: str) -> list[tuple[str | None, dict[str, Any]]]:
-    """Keys and values of a topic of JSON objects."""
+    """Keys and values of a topic of JSON objects.
+
+    A pipeline that was begun anew has told its results again: of those with one key, the last one counts.
+    """
     return [(key, json.loads(value)) for key, value, _ in read_topic(bootstrap, topic) if value is not None]
 
 
@@ -188,20 +195,34 @@ def write_stream(
 
 
 def run(writers: Sequence[DataStreamWriter], *, once: bool) -> list[StreamingQuery]:
-    """Runs queries side by side, until all that is there now is processed (`once`) or until Ctrl-C.
+    """Runs queries until Ctrl-C, or, with `once`, until each has processed all that is there when its turn comes.
 
-    When one of them fails, all are stopped, and its error comes out.
+    `once` takes them one after the other, so one that reads what another writes comes after it. On a small machine it
+    also takes long until many queries have started at the same moment, and Spark does not wait long for their Python.
     """
+    return [run_to_end(writer) for writer in writers] if once else run_side_by_side(writers)
+
+
+def run_to_end(writer: DataStreamWriter) -> StreamingQuery:
+    query = writer.trigger(availableNow=True).start()
+    try:
+        while not query.awaitTermination(POLL_S):
+            pass
+    finally:
+        query.stop()
+    return query
+
+
+def run_side_by_side(writers: Sequence[DataStreamWriter]) -> list[StreamingQuery]:
+    """When one of them fails, all are stopped, and its error comes out."""
     queries: list[StreamingQuery] = []
     try:
         for writer in writers:
-            query = (writer.trigger(availableNow=True) if once else writer).start()
-            queries.append(query)  # at once, so that it is stopped if the next one does not start
+            queries.append(writer.start())  # noqa: PERF401 (at once, so that it is stopped if the next does not start)
         while active := still_active(queries):
             active[0].awaitTermination(POLL_S)
     except KeyboardInterrupt:
-        if once:
-            raise
+        pass  # how such a run is meant to end
     finally:
         for query in queries:
             query.stop()

@@ -146,9 +146,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     spark = barnabas.spark.session("logs to Parquet", master=arguments.master)
     folder = arguments.extra.parquet
     writers = pipeline(spark, arguments.bootstrap, topics, folder, arguments.checkpoint)
-    # On a small machine it takes long until many queries have started at the same moment, and Spark does not wait long.
-    for stage in [[writer] for writer in writers] if arguments.once else [writers]:
-        run(stage, once=arguments.once)
+    run(writers, once=arguments.once)
     show(spark, folder)
 
 

@@ -99,11 +99,10 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def show(bootstrap: str) -> None:
-    found = sorted((value["start"], str(symbol), value) for symbol, value in read_json(bootstrap, STATISTICS))
+    found = {value["start"]: value for symbol, value in read_json(bootstrap, STATISTICS) if symbol == SYMBOLS[0]}
     rows = [
-        (start, symbol, f"{value['min_ask']:.2f}", f"{value['avg_ask']:.2f}", value["trades"])
-        for start, symbol, value in found
-        if symbol == SYMBOLS[0]
+        (start, SYMBOLS[0], f"{value['min_ask']:.2f}", f"{value['avg_ask']:.2f}", value["trades"])
+        for start, value in sorted(found.items())
     ]
     columns = [Column("from"), Column("symbol"), number("min ask"), number("avg ask"), number("trades")]
     print_table(columns, rows, title=f"{WINDOW.seconds // 60} minutes each, one symbol of {len(SYMBOLS)}")

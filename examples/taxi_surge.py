@@ -7,7 +7,6 @@ the price. All positions are also kept as Parquet files, by kind and day, for th
 
 from __future__ import annotations
 
-import os
 import random
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -20,16 +19,14 @@ from barnabas.cli.output import Column as TableColumn
 from barnabas.cli.output import number, print_table
 from barnabas.spark import from_topic, to_topic
 from examples.common import as_json, create_topics, parse_arguments, produce, read_json, read_stream, run, write_stream
+from examples.files import write_parquet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-TAXIS = "taxi_position"
-USERS = "user_position"
-SURGE = "surge_pricing"
 RETENTION_MS = 3_600_000
 
 WINDOW = "1 minute"
@@ -42,6 +39,13 @@ MORNING = datetime(2026, 3, 2, 7, 30, tzinfo=UTC)
 DURATION = timedelta(minutes=10)
 CITY = (48.80, 2.25)
 CITY_DEGREES = 0.15
+
+
+@dataclass(frozen=True)
+class Topics:
+    taxis: str = "taxi_position"
+    users: str = "user_position"
+    surge: str = "surge_pricing"
 
 
 @dataclass(frozen=True)
@@ -96,38 +100,43 @@ def bounded(factor: Column) -> Column:
     return F.round(F.least(F.greatest(factor, F.lit(1.0)), F.lit(SURGE_MAX)), 2)
 
 
-def keep(found: DataFrame, folder: str, checkpoint: str) -> DataStreamWriter:
-    days = found.withColumn("day", F.to_date("time"))
-    files = days.writeStream.format("parquet").partitionBy("kind", "day").option("path", folder)
-    return files.option("checkpointLocation", checkpoint)
+def pipeline(
+    spark: SparkSession, bootstrap: str, topics: Topics, folder: str, checkpoint: str
+) -> list[DataStreamWriter]:
+    found = positions(read_stream(spark, bootstrap, topics.taxis, topics.users), topics.taxis)
+    prices = to_topic(surge(found), key="region")
+    return [
+        write_stream(prices, bootstrap, topics.surge, f"{checkpoint}/surge"),
+        write_parquet(found, folder, partition_by=["kind"]),
+    ]
+
+
+def load(bootstrap: str, topics: Topics, events: Iterable[Position]) -> None:
+    create_topics(bootstrap, [topics.taxis, topics.users], retention_ms=str(RETENTION_MS))
+    create_topics(bootstrap, [topics.surge])
+    found = list(events)
+    for topic, is_taxi in ((topics.taxis, True), (topics.users, False)):
+        of_kind = (each for each in found if each.is_taxi == is_taxi)
+        produce(bootstrap, topic, ((each.id, as_json(each), None) for each in of_kind))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     folders = {"parquet": "folder in which all positions are kept"}
     about = "prices taxi rides by demand and supply"
     arguments = parse_arguments("taxi_surge", about, events=20_000, folders=folders, argv=argv)
-    create_topics(arguments.bootstrap, [TAXIS, USERS], retention_ms=str(RETENTION_MS))
-    create_topics(arguments.bootstrap, [SURGE])
-    events = list(generate(arguments.seed, arguments.events))
-    for topic, is_taxi in ((TAXIS, True), (USERS, False)):
-        of_kind = (each for each in events if each.is_taxi == is_taxi)
-        produce(arguments.bootstrap, topic, ((each.id, as_json(each), None) for each in of_kind))
+    topics = Topics()
+    load(arguments.bootstrap, topics, generate(arguments.seed, arguments.events))
     spark = barnabas.spark.session("taxi surge", master=arguments.master)
-    found = positions(read_stream(spark, arguments.bootstrap, TAXIS, USERS), TAXIS)
-    output = to_topic(surge(found), key="region")
-    writers = [
-        write_stream(output, arguments.bootstrap, SURGE, os.path.join(arguments.checkpoint, "surge")),
-        keep(found, arguments.extra.parquet, os.path.join(arguments.checkpoint, "keep")),
-    ]
+    writers = pipeline(spark, arguments.bootstrap, topics, arguments.extra.parquet, arguments.checkpoint)
     run(writers, once=arguments.once)
-    show(arguments.bootstrap)
+    show(arguments.bootstrap, topics)
 
 
-def show(bootstrap: str) -> None:
-    prices = [value | {"region": region} for region, value in read_json(bootstrap, SURGE)]
-    newest = max((price["start"] for price in prices), default=None)
-    last = sorted((price for price in prices if price["start"] == newest), key=lambda price: -price["factor"])
-    rows = [[price[name] for name in ("start", "region", "demand", "supply", "factor")] for price in last]
+def show(bootstrap: str, topics: Topics) -> None:
+    prices = {(value["start"], region): value for region, value in read_json(bootstrap, topics.surge)}
+    newest = max((start for start, _ in prices), default=None)
+    last = sorted((-price["factor"], which, price) for which, price in prices.items() if which[0] == newest)
+    rows = [(*which, price["demand"], price["supply"], price["factor"]) for _, which, price in last]
     columns = [TableColumn("from"), TableColumn("region"), number("demand"), number("supply"), number("factor")]
     print_table(columns, rows, title="Prices by region, in the last closed window")
 

@@ -136,19 +136,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     load(arguments.bootstrap, topics, generate(arguments.seed, arguments.events))
     spark = barnabas.spark.session("tweets", master=arguments.master)
     writers = pipeline(spark, arguments.bootstrap, topics, arguments.checkpoint)
-    # On a small machine it takes long until many queries have started at the same moment, and Spark does not wait long.
-    for stage in [[writer] for writer in writers] if arguments.once else [writers]:
-        run(stage, once=arguments.once)
+    run(writers, once=arguments.once)
     show(arguments.bootstrap, topics)
 
 
 def show(bootstrap: str, topics: Topics) -> None:
     counted = [row for _, row in read_json(bootstrap, topics.hashtags)]
     tweets = {(row["minute"], row["hashtag"]): row["tweets"] for row in counted}
-    trends = sorted((row["minute"], row["hashtags"]) for _, row in read_json(bootstrap, topics.trending))
+    trends = {row["minute"]: row["hashtags"] for _, row in read_json(bootstrap, topics.trending)}
     rows = [
         (minute, ", ".join(f"#{hashtag} ({tweets[minute, hashtag]})" for hashtag in hashtags))
-        for minute, hashtags in trends[-10:]
+        for minute, hashtags in sorted(trends.items())[-10:]
     ]
     print_table([Column("minute"), Column("trending")], rows, title="The last minutes")
 

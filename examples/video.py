@@ -2,8 +2,8 @@
 
 Reads `show_position`, keyed by user: what players report while a show is watched. Writes
 `resume_points`, keyed by user and show: the newest position; a show that was watched to its end is deleted;
-`profiles`, keyed by user: seconds watched, favourite genre, shows seen;
-`recommendations`, keyed by user: shows of the favourite genre that the user has not seen. It is made of `profiles`.
+`video_profiles`, keyed by user: seconds watched, favourite genre, shows seen;
+`recommendations`, keyed by user: shows of the favourite genre that the user has not seen. It is made of those.
 Each of these records replaces the one before it, so the topics are compacted. All reports are kept as Parquet files.
 
 Reports of a user come out of order when a player was offline. The newest is the one with the latest time in it.
@@ -56,7 +56,7 @@ PROFILE = "user STRING NOT NULL, watched_s BIGINT, favourite STRING, seen ARRAY<
 class Topics:
     positions: str = "show_position"
     resume_points: str = "resume_points"
-    profiles: str = "profiles"
+    profiles: str = "video_profiles"
     recommendations: str = "recommendations"
 
 
@@ -188,8 +188,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     load(arguments.bootstrap, topics, generate(arguments.seed, arguments.events))
     spark = barnabas.spark.session("video", master=arguments.master)
     writers = pipeline(spark, arguments.bootstrap, topics, arguments.extra.parquet, arguments.checkpoint)
-    for stage in [[writer] for writer in writers] if arguments.once else [writers]:
-        run(stage, once=arguments.once)
+    run(writers, once=arguments.once)
     show(arguments.bootstrap, topics)
 
 

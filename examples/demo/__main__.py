@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -71,7 +71,8 @@ class Pipeline:
 
     def end(self, number: signal.Signals) -> None:
         if self._process is not None:
-            os.killpg(self._process.pid, number)
+            with suppress(ProcessLookupError):  # it may have ended by itself, with all its children
+                os.killpg(self._process.pid, number)
             self._process.wait(60)
             self._process = None
 

@@ -35,8 +35,7 @@ def test_all_that_hosts_send_is_in_tables_and_errors_are_counted_per_service_and
     topics = Topics(*(f"{topic}-{name}" for name in ("logs", "metrics", "dead")))
     load(node.bootstrap, topics, sent)
     tables, checkpoint = tmp_path / "tables", tmp_path / "checkpoint"
-    for writer in pipeline(spark, node.bootstrap, topics, str(tables), str(checkpoint)):
-        run([writer], once=True)
+    run(pipeline(spark, node.bootstrap, topics, str(tables), str(checkpoint)), once=True)
 
     logs = spark.read.parquet(str(tables / "logs"))
     assert times_and(logs, "time", "host", "service", "level", "message") == sorted(

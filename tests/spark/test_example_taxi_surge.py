@@ -8,10 +8,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from examples.common import as_json, create_topics, produce, read_json, read_stream, run, write_stream
-from examples.taxi_surge import REGIONS_PER_DEGREE, SURGE_MAX, Position, generate, keep, positions, surge
-
-from barnabas.spark import to_topic
+from examples.common import read_json, run
+from examples.taxi_surge import REGIONS_PER_DEGREE, SURGE_MAX, Position, Topics, generate, load, pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,24 +42,25 @@ def expected(found: Iterable[Position], closed_until: datetime) -> Prices:
     return prices
 
 
+def positions(found: Iterable[Position]) -> list[tuple[str, str, float, float]]:
+    return sorted(("taxi" if each.is_taxi else "user", each.id, each.latitude, each.longitude) for each in found)
+
+
 def test_prices_follow_demand_and_supply_and_all_positions_are_kept(
     spark: SparkSession, node: Peer, topic: str, tmp_path: Path
 ) -> None:
     events = list(generate(SEED, EVENTS))
-    taxis, users, prices = (f"{topic}-{name}" for name in ("taxis", "users", "prices"))
-    create_topics(node.bootstrap, [taxis, users, prices])
-    for name, is_taxi in ((taxis, True), (users, False)):
-        found = (each for each in events if each.is_taxi == is_taxi)
-        produce(node.bootstrap, name, ((each.id, as_json(each), None) for each in found))
-    rows = positions(read_stream(spark, node.bootstrap, taxis, users), taxis)
-    output = to_topic(surge(rows), key="region")
-    writers = [
-        write_stream(output, node.bootstrap, prices, str(tmp_path / "surge")),
-        keep(rows, str(tmp_path / "positions"), str(tmp_path / "keep")),
-    ]
-    run(writers, once=True)
+    topics = Topics(*(f"{topic}-{name}" for name in ("taxis", "users", "prices")))
+    files = str(tmp_path / "positions")
 
-    told = read_json(node.bootstrap, prices)
+    def kept() -> list[tuple[str, str, float, float]]:
+        rows = spark.read.parquet(files).select("kind", "id", "latitude", "longitude").collect()
+        return sorted((row.kind, row.id, row.latitude, row.longitude) for row in rows)
+
+    load(node.bootstrap, topics, events)
+    run(pipeline(spark, node.bootstrap, topics, files, str(tmp_path / "checkpoint")), once=True)
+
+    told = read_json(node.bootstrap, topics.surge)
     results = {
         (str(region), datetime.fromisoformat(value["start"])): (value["demand"], value["supply"], value["factor"])
         for region, value in told
@@ -73,7 +72,9 @@ def test_prices_follow_demand_and_supply_and_all_positions_are_kept(
         assert results[place] == pytest.approx(price, abs=0.005)
     assert {1.0, SURGE_MAX} < {factor for *_, factor in results.values()}, "none, some and the most"
 
-    kept = spark.read.parquet(str(tmp_path / "positions")).select("kind", "id", "latitude", "longitude", "time")
-    assert sorted((row.kind, row.id, row.latitude, row.longitude) for row in kept.collect()) == sorted(
-        ("taxi" if each.is_taxi else "user", each.id, each.latitude, each.longitude) for each in events
-    )
+    assert kept() == positions(events)
+    more = list(generate(SEED + 1, EVENTS))
+    load(node.bootstrap, topics, more)
+    _, keeping = pipeline(spark, node.bootstrap, topics, files, str(tmp_path / "another checkpoint"))
+    run([keeping], once=True)
+    assert kept() == positions([*events, *more]), "a second run adds to the files of the first"

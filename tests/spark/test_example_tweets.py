@@ -38,8 +38,7 @@ def test_popular_tweets_are_kept_and_their_hashtags_counted_and_ranked_per_minut
 ) -> None:
     topics = Topics(*(f"{topic}-{name}" for name in ("tweets", "popular", "hashtags", "trending")))
     load(node.bootstrap, topics, generate(SEED, EVENTS))
-    for writer in pipeline(spark, node.bootstrap, topics, str(tmp_path)):
-        run([writer], once=True)
+    run(pipeline(spark, node.bootstrap, topics, str(tmp_path)), once=True)
 
     popular = [tweet for tweet in generate(SEED, EVENTS) if tweet.likes > 10 or tweet.replies > 10]
     assert any(tweet.likes <= 10 for tweet in popular)

@@ -59,8 +59,7 @@ def test_users_go_on_where_they_stopped_and_are_shown_what_they_like(
     load(node.bootstrap, topics, early)
     run([writers[0]], once=True)
     load(node.bootstrap, topics, late)
-    for writer in writers:
-        run([writer], once=True)
+    run(writers, once=True)
 
     newest = newest_reports(reports)
     unfinished = {
