@@ -129,12 +129,11 @@ def _join(
     effects.answer(reply_to, _joined(group.members[member_id]))
     if becomes_classic:
         is_settled = all(member.is_reconciled_to(group.epoch) for member in group.members.values())
-        classic = conversion.downgrade(group, (), epoch_before, now, effects)
         if is_settled:
-            effects.write(classic.record())
+            effects.write(conversion.downgrade(group, (), epoch_before, now, effects).record())
         else:
             # Not all have what they are to have, and classic members are told that by a rebalance only.
-            conversion.write_to_rebalance(classic, now, effects)
+            conversion.downgrade_to_rebalance(group, (), epoch_before, now, effects)
     else:
         group.keep_alive(member_id, now.now_ms + request.session_timeout_ms)
         group.rejoin_deadlines_ms.pop(member_id, None)

@@ -23,7 +23,7 @@ def fence(group: ConsumerGroup, members: Iterable[ConsumerMember], now: Circumst
     Where only members of the classic protocol are left, they are a classic group from then on."""
     members = list(members)
     if conversion.is_last_to_go(group, members, now):
-        conversion.downgrade_to_rebalance(group, members, now, effects)
+        conversion.downgrade_to_rebalance(group, members, group.epoch, now, effects)
         return
     for member in members:
         for record in consumer_record.member_tombstones(group.group_id, member.member_id):

@@ -77,6 +77,15 @@ class ConsumerMember(NamedTuple):
         """The regular expression that it is subscribed to, if it is to one."""
         return self.subscribed_regex or None
 
+    @property
+    def held(self) -> dict[Uuid, set[int]]:
+        """All that it may read now, with what it has to give up."""
+        held: dict[Uuid, set[int]] = {}
+        for owned in (self.assigned, self.pending_revocation):
+            for topic_id, partitions in owned.items():
+                held.setdefault(topic_id, set()).update(partitions)
+        return held
+
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == assignment_epoch
 

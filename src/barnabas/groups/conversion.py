@@ -233,9 +233,8 @@ def downgrade(
         if member.member_id not in gone:
             classic.members.add(_as_classic_member(member))
     classic.protocol_name = classic.members.select_protocol()
+    _assign(classic, group.targets, now.image.topics)
     for staying in classic.members:
-        version = version_for_answer(staying.protocols[classic.protocol_name])
-        staying.assignment = write_assignment(group.target_of(staying.member_id), now.image.topics, version)
         classic.prolong_session(staying, now.now_ms)
     classic.state = GroupState.STABLE
     classic.state_timestamp_ms = now.now_ms
@@ -249,17 +248,29 @@ def downgrade(
 
 
 def downgrade_to_rebalance(
-    group: ConsumerGroup, leaving: Collection[ConsumerMember], now: Circumstances, effects: Effects
+    group: ConsumerGroup, leaving: Collection[ConsumerMember], generation: int, now: Circumstances, effects: Effects
 ) -> None:
-    """The last members of the newer protocol leave: the others share out what these had."""
-    write_to_rebalance(downgrade(group, leaving, group.epoch, now, effects), now, effects)
+    """Makes a consumer group a classic group that has to rebalance: members have gone whose partitions are to be shared
+    out, or not all have what they are to have.
 
-
-def write_to_rebalance(classic: ClassicGroup, now: Circumstances, effects: Effects) -> None:
-    """Lets a group rebalance that has just come down. That is written, for a rebalance of a classic group is not: the
-    next coordinator would find a stable group and nobody missing in it, and some partitions would stay idle."""
+    Until they have rejoined, the assignments of members are what they may still read, and not what they were to have: a
+    member of the newer protocol that comes before that is given the rest. That the group is to rebalance is written,
+    for a rebalance of a classic group is not: the next coordinator would find a stable group and nobody missing in it,
+    and some partitions would stay idle."""
+    held = {member_id: member.held for member_id, member in group.members.items()}
+    classic = downgrade(group, leaving, generation, now, effects)
+    _assign(classic, held, now.image.topics)
     effects.write(classic_record.record_to_rebalance(classic))
     classic_rebalance.prepare(classic, now.now_ms, effects)
+
+
+def _assign(
+    classic: ClassicGroup, assignments: Mapping[str, Mapping[Uuid, Collection[int]]], topics: TopicsImage
+) -> None:
+    assert classic.protocol_name is not None, "a protocol has been selected"
+    for member in classic.members:
+        version = version_for_answer(member.protocols[classic.protocol_name])
+        member.assignment = write_assignment(assignments.get(member.member_id, {}), topics, version)
 
 
 def _as_classic_member(member: ConsumerMember) -> ClassicMember:

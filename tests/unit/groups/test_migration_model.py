@@ -251,3 +251,17 @@ MigrationMachine.TestCase.settings = settings(
     max_examples=100, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 TestMigration = MigrationMachine.TestCase
+
+
+def test_a_group_that_comes_down_and_goes_up_again_knows_what_its_members_still_read() -> None:
+    """The last member of the newer protocol goes before a classic one has given up what it was to give up."""
+    machine = MigrationMachine()
+    machine.client_starts(1, ClassicClient)
+    machine.left_alone_the_group_settles()
+    machine.client_starts(2, ConsumerClient)
+    machine.one_client_goes_on(2, 1)
+    machine.client_leaves(2)
+    machine.client_starts(0, ConsumerClient)
+    machine.one_client_goes_on(0, 1)
+    machine.no_partition_is_given_twice()
+    machine.left_alone_the_group_settles()
