@@ -78,6 +78,13 @@ class Pipeline:
 
         wait_until(is_further, "the pipeline finishes a batch", PROGRESS_S_MAX, 0.1)
 
+    def await_end_of_source(self, ends: list[int]) -> None:
+        def is_at_end() -> bool:
+            assert self.current.is_running(), f"it ended by itself:\n{self.current.last_words()}"
+            return self.processed() == ends
+
+        wait_until(is_at_end, "all of the source is processed", PROGRESS_S_MAX, 0.5)
+
     def survive(self) -> None:
         """After the death of a worker: what ran there is run again, or else all of it, as its service manager would."""
         before = self.processed()
@@ -117,12 +124,7 @@ def test_kills_leave_every_record_written_exactly_once(
             pipeline.await_progress()
         finally:
             feed.finish()
-        wait_until(
-            lambda: pipeline.processed() == [feed.count] * PARTITIONS,
-            "all of the source is processed",
-            PROGRESS_S_MAX,
-            0.5,
-        )
+        pipeline.await_end_of_source([feed.count] * PARTITIONS)
         assert pipeline.current.end() == 0, pipeline.current.last_words()
     finally:
         pipeline.kill()
