@@ -271,7 +271,7 @@ def test_an_end_that_is_not_there_is_data_loss_once_it_has_been_waited_for(
 
 
 def test_a_cluster_that_nobody_finds_is_an_error_in_time(topic: str) -> None:
-    nowhere = ClientSettings.from_options({"bootstrap.servers": "127.0.0.1:1"})
+    nowhere = ClientSettings.from_options({"bootstrap.servers": "127.0.0.1:1", "default.api.timeout.ms": "500"})
     reading = read_range(nowhere, OffsetRange(topic, 0, 0, 1), fetch_settings=FetchSettings(timeout_ms=500))
     with pytest.raises(KafkaError) as failure:
         next(reading)
