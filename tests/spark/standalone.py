@@ -108,10 +108,17 @@ def _said(log: Path, pattern: str) -> str:
 
 
 def run_example(name: str, *arguments: str, python: Path, folder: Path) -> str:
-    """An example as a user starts it, with executors that have this Python; what it printed."""
+    """An example as a user starts it, with executors that have this Python; what it printed.
+
+    The cluster has two cores, for which Spark's 200 shuffle partitions are a hundred times too many.
+    """
+    settings = folder / "conf"
+    settings.mkdir()
+    (settings / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 2\n")
+    told = {"PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": HOST, "TMPDIR": folder, "SPARK_CONF_DIR": settings}
     done = subprocess.run(
         [sys.executable, "-m", f"examples.{name}", *arguments],
-        env={**os.environ, "PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": HOST, "TMPDIR": str(folder)},
+        env={**os.environ, **{variable: str(value) for variable, value in told.items()}},
         capture_output=True,
         text=True,
         timeout=200,
