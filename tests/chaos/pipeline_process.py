@@ -104,11 +104,6 @@ def _name(pid: int) -> bytes:
     return Path(f"/proc/{pid}/comm").read_bytes()
 
 
-def output_of(value: bytes) -> bytes:
-    """What the pipeline makes of a record: the number doubled, so that a record copied as it is would be seen."""
-    return b"%d" % (2 * int(value))
-
-
 def main(options: PipelineOptions) -> None:
     from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
@@ -126,6 +121,7 @@ def main(options: PipelineOptions) -> None:
         .option("maxOffsetsPerTrigger", ROWS_PER_TRIGGER)
         .load()
     )
+    # What `loop_process.output_of` makes of a record.
     doubled = (2 * F.col("value").cast("string").cast("long")).cast("string").cast("binary")
     query = (
         rows.select(doubled.alias("value"), "partition")

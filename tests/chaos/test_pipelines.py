@@ -13,11 +13,13 @@ import pytest
 
 from tests.chaos.committed import committed_offsets, read_committed
 from tests.chaos.feeding import Source
-from tests.chaos.pipeline_process import PipelineOptions, PipelineProcess, output_of
+from tests.chaos.loop_process import output_of
+from tests.chaos.pipeline_process import PipelineOptions, PipelineProcess
 from tests.clients.with_confluent import ConfluentClient
 from tests.peers import wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.conftest import MakeNode
@@ -69,21 +71,20 @@ class Pipeline:
         return [max(offset, 0) for offset in found]
 
     def await_progress(self) -> None:
-        """Nothing was done to it that it does not survive."""
         before = self.processed()
-
-        def is_further() -> bool:
-            assert self.current.is_running(), f"it ended by itself:\n{self.current.last_words()}"
-            return self.processed() != before
-
-        wait_until(is_further, "the pipeline finishes a batch", PROGRESS_S_MAX, 0.1)
+        self._await(lambda: self.processed() != before, "the pipeline finishes a batch")
 
     def await_end_of_source(self, ends: list[int]) -> None:
-        def is_at_end() -> bool:
-            assert self.current.is_running(), f"it ended by itself:\n{self.current.last_words()}"
-            return self.processed() == ends
+        self._await(lambda: self.processed() == ends, "all of the source is processed")
 
-        wait_until(is_at_end, "all of the source is processed", PROGRESS_S_MAX, 0.5)
+    def _await(self, condition: Callable[[], bool], what: str) -> None:
+        """While nothing is done to it that it does not survive."""
+
+        def has_come() -> bool:
+            assert self.current.is_running(), f"it ended by itself:\n{self.current.last_words()}"
+            return condition()
+
+        wait_until(has_come, what, PROGRESS_S_MAX, 0.1)
 
     def survive(self) -> None:
         """After the death of a worker: what ran there is run again, or else all of it, as its service manager would."""

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
+from barnabas.client.pool import close_idle
 from tests.clients.members import Members
 from tests.clients.with_aiokafka import AiokafkaClient
 from tests.clients.with_confluent import ConfluentClient
 from tests.clients.with_kafka_python import KafkaPythonClient
+from tests.clients.writes import PARTITIONS
+from tests.peers import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,3 +86,18 @@ def group_confluent(group_node: Peer) -> ConfluentClient:
 def confluent(node: Peer) -> ConfluentClient:
     """librdkafka, for what it alone can do and for tests in which the library does not matter."""
     return ConfluentClient(node.bootstrap)
+
+
+@pytest.fixture
+def no_connections_from_before() -> Iterator[None]:
+    """Each test of the sink leaves none to the next: the brokers of theirs may differ."""
+    yield
+    close_idle()
+
+
+@pytest.fixture
+def output(confluent: ConfluentClient, topic: str) -> str:
+    """A topic for the sink to write to."""
+    confluent.create_topic(topic, PARTITIONS)
+    wait_until(lambda: topic in confluent.topic_names(), "the broker has heard of the topic")
+    return topic

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from barnabas.client.cluster import Cluster
-from barnabas.client.pool import borrowed, close_idle
+from barnabas.client.pool import borrowed
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.spark import forget_output, marker_store, sink, writing
@@ -20,7 +20,6 @@ from barnabas.spark.writing import begin_write, find_batch, write_exactly_once
 from tests.clients.committed import read_committed
 from tests.clients.with_confluent import ConfluentClient
 from tests.clients.writes import PARTITIONS, QUERY, RUN, START, numbers, plan, rows, write_by, write_once
-from tests.peers import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,21 +30,10 @@ if TYPE_CHECKING:
     from barnabas.spark.writing import Batch, WritePlan
     from tests.peers import Peer
 
+pytestmark = pytest.mark.usefixtures("no_connections_from_before")
+
 HOUR_MS = 3_600_000
 WEEK_MS = 7 * 24 * HOUR_MS
-
-
-@pytest.fixture(autouse=True)
-def no_connections_from_before() -> Iterator[None]:
-    yield
-    close_idle()
-
-
-@pytest.fixture
-def output(confluent: ConfluentClient, topic: str) -> str:
-    confluent.create_topic(topic, PARTITIONS)
-    wait_until(lambda: topic in confluent.topic_names(), "the broker has heard of the topic")
-    return topic
 
 
 def streaming(node: Peer, topic: str, **options: str) -> WritePlan:

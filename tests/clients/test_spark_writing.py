@@ -20,7 +20,6 @@ from tests.clients.committed import read_committed
 from tests.clients.proxy import HOST, CuttingProxy
 from tests.clients.with_confluent import ConfluentClient
 from tests.clients.writes import PARTITIONS, QUERY, RUN, numbers, plan, rows, write_by, write_once
-from tests.peers import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,21 +27,10 @@ if TYPE_CHECKING:
     from tests.conftest import MakeNode
     from tests.peers import Peer
 
+pytestmark = pytest.mark.usefixtures("no_connections_from_before")
+
 NOW_MS = time.time_ns() // 1_000_000
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
-
-
-@pytest.fixture(autouse=True)
-def no_connections_from_before() -> Iterator[None]:
-    yield
-    close_idle()
-
-
-@pytest.fixture
-def output(confluent: ConfluentClient, topic: str) -> str:
-    confluent.create_topic(topic, PARTITIONS)
-    wait_until(lambda: topic in confluent.topic_names(), "the broker has heard of the topic")
-    return topic
 
 
 @pytest.mark.parametrize("codec", CODECS)

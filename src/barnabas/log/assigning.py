@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from barnabas.log.validation import HeaderFields
     from barnabas.protocol.varint import Buffer
 
-_ASSIGNED = Struct(">qii")
+ASSIGNED = Struct(">qii")
+"""Base offset, length and leader epoch, which begin a batch."""
 _INT16 = Struct(">h")
 _INT64 = Struct(">q")
 _UINT32 = Struct(">I")
@@ -36,7 +37,7 @@ def assigned_batch(
     """The batch in two pieces, of which the second is the client's own. `stamp_ms` is the log-append time, or -1."""
     length, attributes, max_ms = fields[1], fields[5], fields[8]
     size = length + LENGTH_OVERHEAD
-    assigned = _ASSIGNED.pack(base_offset, length, leader_epoch)
+    assigned = ASSIGNED.pack(base_offset, length, leader_epoch)
     if stamp_ms >= 0:
         head = _stamped(batch[:size], assigned, attributes | LOG_APPEND_TIME_FLAG, stamp_ms)
     elif attributes & LOG_APPEND_TIME_FLAG:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from barnabas.log.assigning import ASSIGNED
 from barnabas.log.producer_state import BY_COORDINATOR
 from barnabas.log.validation import LOG_APPEND_TIME
 from barnabas.protocol.batch import ATTRIBUTES_AT, LENGTH_OVERHEAD, MAGIC_AT
@@ -12,7 +13,6 @@ from barnabas.protocol.batch import ATTRIBUTES_AT, LENGTH_OVERHEAD, MAGIC_AT
 if TYPE_CHECKING:
     from barnabas.log.partition_log import PartitionLog
 
-_ASSIGNED = Struct(">qii")
 _FIELDS = Struct(">2xi8xqq")
 """From the attributes on: these, last offset delta, base timestamp, largest timestamp, producer id."""
 
@@ -29,6 +29,6 @@ def append_own(log: PartitionLog, batch: bytes, leader_epoch: int) -> int:
         return log.append_as_leader(memoryview(batch), leader_epoch, BY_COORDINATOR).last_offset
     base_offset = log.log_end_offset
     last_offset: int = base_offset + last_delta
-    assigned = _ASSIGNED.pack(base_offset, size - LENGTH_OVERHEAD, leader_epoch)
+    assigned = ASSIGNED.pack(base_offset, size - LENGTH_OVERHEAD, leader_epoch)
     log.write((assigned, memoryview(batch)[MAGIC_AT:]), size, last_offset, max_ms, max_ms, leader_epoch)
     return last_offset
