@@ -50,6 +50,13 @@ def subscribed(group_connection: Connection, group: str, group_topic: Topic) -> 
     return member
 
 
+def delete_topic(connection: Connection, topic: Topic) -> None:
+    request = m.DeleteTopicsRequest
+    asked = request(topics=[request.DeleteTopicState(name=topic.name)], timeout_ms=10_000)
+    (deleted,) = connection.call(asked, 6, m.DeleteTopicsResponse).responses
+    assert Error(deleted.error_code) == Error.NONE
+
+
 @pytest.mark.parametrize("version", COMMIT_VERSIONS)
 def test_offsets_are_committed_in_every_version(
     group_connection: Connection, group: str, group_topic: Topic, version: int
@@ -62,6 +69,41 @@ def test_offsets_are_committed_in_every_version(
         0: Committed(5, leader_epoch=epoch, metadata="note"),
         1: Committed(7, leader_epoch=epoch, metadata="note"),
     }
+
+
+@pytest.mark.parametrize("version", COMMIT_VERSIONS)
+def test_commits_that_differ_only_in_their_offsets_each_hold(
+    group_connection: Connection, group: str, group_topic: Topic, version: int
+) -> None:
+    for first, second in ((5, 7), (6, 7), (2**40, -1), (6, 8)):
+        request = commit_request(group, group_topic, {0: first, 1: second}, version, metadata="note")
+        assert commit(group_connection, request, version) == {0: Error.NONE, 1: Error.NONE}
+        found = fetch_offsets(group_connection, group, group_topic, [0, 1])
+        assert {partition: each.offset for partition, each in found.items()} == {0: first, 1: second}
+
+
+@pytest.mark.parametrize("version", COMMIT_VERSIONS)
+def test_a_commit_like_the_last_one_is_refused_when_its_topic_is_gone(
+    group_connection: Connection, group: str, group_topic: Topic, version: int
+) -> None:
+    request = commit_request(group, group_topic, {0: 5}, version)
+    for _ in range(2):
+        assert commit(group_connection, request, version) == {0: Error.NONE}
+    delete_topic(group_connection, group_topic)
+    unknown = Error.UNKNOWN_TOPIC_ID if version >= OFFSETS_BY_ID else Error.UNKNOWN_TOPIC_OR_PARTITION
+    for _ in range(2):
+        assert commit(group_connection, request, version) == {0: unknown}
+
+
+def test_a_commit_like_the_last_one_is_refused_when_its_member_has_left(
+    group_connection: Connection, subscribed: Joined, group: str, group_topic: Topic
+) -> None:
+    generation, member_id = subscribed.generation, subscribed.member_id
+    request = commit_request(group, group_topic, {0: 5}, generation=generation, member_id=member_id)
+    for _ in range(2):
+        assert commit(group_connection, request) == {0: Error.NONE}
+    assert leave(subscribed) == Error.NONE
+    assert commit(group_connection, request) == {0: Error.UNKNOWN_MEMBER_ID}
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
@@ -184,10 +226,7 @@ def test_offsets_expire_after_the_time_that_an_old_client_gave_them(
 
 def test_the_offsets_of_a_deleted_topic_are_gone(group_connection: Connection, group: str, group_topic: Topic) -> None:
     commit(group_connection, commit_request(group, group_topic, {0: 1, 1: 2}))
-    request = m.DeleteTopicsRequest
-    asked = request(topics=[request.DeleteTopicState(name=group_topic.name)], timeout_ms=10_000)
-    (deleted,) = group_connection.call(asked, 6, m.DeleteTopicsResponse).responses
-    assert Error(deleted.error_code) == Error.NONE
+    delete_topic(group_connection, group_topic)
     wait_until(lambda: fetch_all_offsets(group_connection, group) == {}, "the offsets are gone")
 
 

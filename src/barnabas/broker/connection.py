@@ -101,6 +101,7 @@ class Connection:
         "correlation_id",
         "is_closed",
         "last_active",
+        "last_commit",
         "last_fetch",
         "listener",
         "peer",
@@ -113,6 +114,7 @@ class Connection:
         self.peer = peer
         self.is_closed = False
         self.last_active = server.loop.time()
+        self.last_commit: object | None = None
         self.last_fetch: object | None = None
         self.correlation_id = -1
         self._sock = sock
@@ -463,6 +465,7 @@ class Connection:
             self._buffer = None
         self._release_held()
         self._stash = b""
+        self.last_commit = None
         self.last_fetch = None
         self._sock.close()
         self.server.connection_closed(self)

@@ -155,11 +155,9 @@ class Dispatcher:
             return
         answer = route.handler(self._broker, request, caller)
         if isinstance(answer, Pending):
-            if not answer.done():
-                answer.when_done(partial(_answer_came, connection.reserve(), header, answer))
-                return
-            answer = answer.result()
-        connection.reply_bytes(encode_reply(header, answer))
+            reply_with(connection, route.api_key, header.api_version, answer)
+        else:
+            connection.reply_bytes(encode_reply(route.api_key, header.api_version, header.correlation_id, answer))
 
     async def _answer_later(
         self, slot: Slot, header: RequestHeader, handler: Handler, request: Any, caller: Caller
@@ -167,12 +165,12 @@ class Dispatcher:
         try:
             # Called here, not by whoever makes the task: one that is cancelled before its first step leaves nothing.
             answer = await handler(self._broker, request, caller)
-            reply = encode_reply(header, answer)
+            reply = encode_reply(header.api_key, header.api_version, header.correlation_id, answer)
         except asyncio.CancelledError:
             slot.connection.close()
             raise
         except Exception:
-            _answer_failed(slot, header)
+            _answer_failed(slot, header.api_key, header.api_version, header.correlation_id)
             return
         slot.fill([reply])
 
@@ -196,32 +194,41 @@ class Dispatcher:
             await asyncio.wait(self._tasks)
 
 
-def _answer_came(slot: Slot, header: RequestHeader, answer: Pending[Any]) -> None:
+def reply_with(connection: Connection, api_key: ApiKey, version: int, answer: Pending[Any]) -> None:
+    """Answers the request being handled when its answer comes, which may be at once."""
+    if answer.done():
+        connection.reply_bytes(encode_reply(api_key, version, connection.correlation_id, answer.result()))
+    else:
+        slot = connection.reserve()
+        answer.when_done(partial(_answer_came, slot, api_key, version, connection.correlation_id, answer))
+
+
+def _answer_came(slot: Slot, api_key: ApiKey, version: int, correlation_id: int, answer: Pending[Any]) -> None:
     try:
-        reply = encode_reply(header, answer.result())
+        reply = encode_reply(api_key, version, correlation_id, answer.result())
     except Exception:
-        _answer_failed(slot, header)
+        _answer_failed(slot, api_key, version, correlation_id)
         return
     slot.fill([reply])
 
 
-def _answer_failed(slot: Slot, header: RequestHeader) -> None:
+def _answer_failed(slot: Slot, api_key: int, version: int, correlation_id: int) -> None:
     """To be called while the exception is handled. No answer can come that the client would understand."""
     logger.exception(
         "%s: %s v%d failed in the node, correlation id %d",
         slot.connection,
-        ApiKey(header.api_key).name,
-        header.api_version,
-        header.correlation_id,
+        ApiKey(api_key).name,
+        version,
+        correlation_id,
     )
     slot.connection.close()
 
 
-def encode_reply(header: RequestHeader, response: Any) -> bytes:
+def encode_reply(api_key: int, version: int, correlation_id: int, response: Any) -> bytes:
     """The whole frame of an answer: length, correlation id, header tags, body. `bytes` are a body encoded before."""
-    body = response if isinstance(response, bytes) else codec.encode(response, header.api_version)
-    tags = b"\0" if response_header_version(header.api_key, header.api_version) == 1 else b""
-    return frame_reply(header.correlation_id, tags, body)
+    body = response if isinstance(response, bytes) else codec.encode(response, version)
+    tags = b"\0" if response_header_version(api_key, version) == 1 else b""
+    return frame_reply(correlation_id, tags, body)
 
 
 def frame_reply(correlation_id: int, tags: bytes, body: bytes) -> bytes:

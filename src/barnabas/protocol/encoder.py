@@ -225,6 +225,9 @@ class _WriterSource:
             self._pending.append(("x", ""))
             return
         self._flush()
+        if len(fields) == 1 and fields[0].type in FORMATS and not fields[0].is_array:
+            self._write_only_tagged_number(fields[0])
+            return
         self._source.add("tagged = []")
         for field in fields:
             self._source.add(f"if {self._non_default_condition(field, f'o.{field.attribute}')}:")
@@ -237,6 +240,17 @@ class _WriterSource:
             self._source.add(f"tagged.append(({field.tag}, t))")
             self._source.dedent()
         self._source.add("if tagged: write_tagged(out, tagged)")
+        self._source.add("else: out.append(0)")
+
+    def _write_only_tagged_number(self, field: Field) -> None:
+        """One field of fixed size, such as the topic id of a committed offset, needs no buffer to find its size."""
+        value = f"o.{field.attribute}"
+        self._source.add(f"if {self._non_default_condition(field, value)}:")
+        self._source.indent()
+        self._source.add(f"out += {bytes((1, field.tag, SIZES[field.type]))!r}")
+        self._write_fixed(field, value)
+        self._flush()
+        self._source.dedent()
         self._source.add("else: out.append(0)")
 
     def _begin_nullable(self, field: Field, value: str, *, null_length: str) -> bool:

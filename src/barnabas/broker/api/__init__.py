@@ -17,6 +17,7 @@ FAMILIES = (
     "leader_epochs",
     "list_offsets",
     "metadata",
+    "offset_commits",
     "produce",
     "producer_ids",
     "producers",

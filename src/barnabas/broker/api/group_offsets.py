@@ -1,11 +1,8 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete: how far a group has read.
+"""OffsetFetch, OffsetDelete: how far a group has read. OffsetCommit is in `offset_commits`.
 
-Offsets of topics and partitions that do not exist are refused here; what the group says to a commit, and what it has,
-is in `groups/shard`. The empty group id is one like any other, except that OffsetDelete refuses it: old consumers
-without a group commit under it.
+Offsets of topics and partitions that do not exist are refused here; what the group has is in `groups/shard`. The empty
+group id is one like any other, except that OffsetDelete refuses it: old consumers without a group commit under it.
 
-OffsetCommit: v2 to v4 may say how long the offset is kept · v6 has the leader epoch · v7 knows static members ·
-v8 is flexible · v9 may come from a member of the newer kind · v10 names topics by id
 OffsetFetch: v2 asks for all topics with null, and has an error for the whole answer · v5 answers leader epochs ·
 v6 is flexible · v7 may ask for offsets that no open transaction can change · v8 asks for many groups · v9 names the
 member that asks · v10 names topics by id
@@ -13,127 +10,34 @@ member that asks · v10 names topics by id
 
 from __future__ import annotations
 
-from functools import partial
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from barnabas.broker.api.group_steps import step_in_group
+from barnabas.broker.api.offset_commits import has_partition
 from barnabas.broker.dispatch import handles
-from barnabas.broker.pending import Pending, answered
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
     from typing import TypeAlias
 
     from barnabas.broker.dispatch import Caller
     from barnabas.broker.server import Broker
-    from barnabas.metadata.image import TopicImage, TopicsImage
+    from barnabas.metadata.image import TopicsImage
 
-    CommitTopic: TypeAlias = m.OffsetCommitRequest.OffsetCommitRequestTopic
-    CommitTopicAnswer: TypeAlias = m.OffsetCommitResponse.OffsetCommitResponseTopic
     DeleteTopicAnswer: TypeAlias = m.OffsetDeleteResponse.OffsetDeleteResponseTopic
     FetchGroup: TypeAlias = m.OffsetFetchRequest.OffsetFetchRequestGroup
     FetchGroupAnswer: TypeAlias = m.OffsetFetchResponse.OffsetFetchResponseGroup
     FetchTopic: TypeAlias = m.OffsetFetchRequest.OffsetFetchRequestTopics
     FetchTopicAnswer: TypeAlias = m.OffsetFetchResponse.OffsetFetchResponseTopics
 
-COMMIT_BY_ID = 10
 FETCH_BY_ID = 10
 FETCH_WITH_ANSWER_ERROR = 2
 FETCH_OF_MANY_GROUPS = 8
 
 NO_OFFSET = -1
-
-
-# ── commit ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@handles(ApiKey.OFFSET_COMMIT, versions=(2, 10))
-def offset_commit(broker: Broker, request: m.OffsetCommitRequest, caller: Caller) -> Pending[m.OffsetCommitResponse]:
-    refused, request.topics = split_commit(broker.image.topics, request, caller.api_version)
-    if not request.topics:
-        return answered(m.OffsetCommitResponse(topics=refused))
-    answer = Pending(
-        lambda error: m.OffsetCommitResponse(topics=[refuse_commit(topic, error) for topic in request.topics]),
-        partial(beside_refused, refused) if refused else None,
-    )
-    broker.groups.begin_step(
-        request.group_id,
-        lambda shard, reply_to, now_ms: shard.commit_offsets(request, caller.api_version, reply_to, now_ms),
-        answer,
-    )
-    return answer
-
-
-def beside_refused(refused: list[CommitTopicAnswer], response: m.OffsetCommitResponse) -> m.OffsetCommitResponse:
-    response.topics = merge_answers(refused, response.topics, attrgetter("name", "topic_id"))
-    return response
-
-
-def split_commit(
-    topics: TopicsImage, request: m.OffsetCommitRequest, version: int
-) -> tuple[list[CommitTopicAnswer], list[CommitTopic]]:
-    """The answers for what does not exist, and what does, each topic with its name and its id."""
-    refused: list[CommitTopicAnswer] = []
-    known: list[CommitTopic] = []
-    for asked in request.topics:
-        topic = topics.by_id(asked.topic_id) if version >= COMMIT_BY_ID else topics.get(asked.name)
-        if topic is None:
-            error = Error.UNKNOWN_TOPIC_ID if version >= COMMIT_BY_ID else Error.UNKNOWN_TOPIC_OR_PARTITION
-            refused.append(refuse_commit(asked, error))
-            continue
-        asked.name, asked.topic_id = topic.name, topic.topic_id
-        count = len(topic.partitions)
-        missing = [each for each in asked.partitions if not 0 <= each.partition_index < count]
-        if missing:
-            asked.partitions = [each for each in asked.partitions if has_partition(topic, each.partition_index)]
-            not_there = m.OffsetCommitRequest.OffsetCommitRequestTopic(
-                name=topic.name, topic_id=topic.topic_id, partitions=missing
-            )
-            refused.append(refuse_commit(not_there, Error.UNKNOWN_TOPIC_OR_PARTITION))
-        if asked.partitions:
-            known.append(asked)
-    return refused, known
-
-
-def has_partition(topic: TopicImage | None, index: int) -> bool:
-    return topic is not None and 0 <= index < len(topic.partitions)
-
-
-def refuse_commit(topic: CommitTopic, error: Error) -> CommitTopicAnswer:
-    return m.OffsetCommitResponse.OffsetCommitResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=[
-            m.OffsetCommitResponse.OffsetCommitResponsePartition(
-                partition_index=partition.partition_index, error_code=error
-            )
-            for partition in topic.partitions
-        ],
-    )
-
-
-class TopicAnswer(Protocol):
-    """A topic of the answer to a commit, be it in a transaction or not."""
-
-    partitions: list[Any]
-
-
-A = TypeVar("A", bound=TopicAnswer)
-
-
-def merge_answers(first: list[A], second: list[A], topic_of: Callable[[A], Hashable]) -> list[A]:
-    """One entry for each topic, in the order in which they first come."""
-    by_topic = {topic_of(answer): answer for answer in first}
-    for answer in second:
-        before = by_topic.setdefault(topic_of(answer), answer)
-        if before is not answer:
-            before.partitions = [*before.partitions, *answer.partitions]
-    return list(by_topic.values())
 
 
 # ── fetch ────────────────────────────────────────────────────────────────────────────────────────────────────

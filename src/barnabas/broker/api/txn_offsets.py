@@ -13,7 +13,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from barnabas.broker.api.group_offsets import has_partition, merge_answers
+from barnabas.broker.api.offset_commits import has_partition, merge_answers
 from barnabas.broker.coordination.partitioning import OFFSETS_TOPIC
 from barnabas.broker.dispatch import handles
 from barnabas.log.producer_state import NO_SEQUENCE

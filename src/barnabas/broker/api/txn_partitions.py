@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.api.group_offsets import has_partition
+from barnabas.broker.api.offset_commits import has_partition
 from barnabas.broker.api.topic_names import INTERNAL_TOPICS
 from barnabas.broker.coordination.partitioning import OFFSETS_TOPIC
 from barnabas.broker.dispatch import handles

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from barnabas.protocol.batch import HEADER_SIZE, build_plain_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from barnabas.coordination.effects import Effects, Producer, Record
 
@@ -29,9 +29,11 @@ but Kafka's coordinator of groups writes this, and its coordinator of transactio
 
 
 def batches_of(
-    steps: Iterable[Effects], encode: Encode, max_bytes: int, now_ms: int, base_sequence: int = FIRST_SEQUENCE
+    steps: Sequence[Effects], encode: Encode, max_bytes: int, now_ms: int, base_sequence: int = FIRST_SEQUENCE
 ) -> list[bytes]:
     """In order, uncompressed, each of at most `max_bytes` unless a single record is larger."""
+    if len(steps) == 1 and len(steps[0].records) == 1:  # A commit of one offset, as most are.
+        return [_batch([encode(steps[0].records[0])], now_ms, steps[0].producer, base_sequence)]
     batches: list[bytes] = []
     filling: list[Pair] = []
     size = HEADER_SIZE

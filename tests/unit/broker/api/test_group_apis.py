@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.broker.api import consumer_groups, group_admin, group_membership, group_offsets
+from barnabas.broker.api import consumer_groups, group_admin, group_membership, group_offsets, offset_commits
 from barnabas.metadata.image import FeaturesImage
 from barnabas.protocol import messages as m
 from barnabas.protocol.codec import encode
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
+    from barnabas.broker.dispatch import Caller
+    from barnabas.broker.server import Broker
     from barnabas.protocol.structs import Message
 
 GROUP = "g"
@@ -30,6 +32,10 @@ def a_commit(*partitions: int, topic: str = TOPIC, group_id: str = GROUP) -> m.O
     request = m.OffsetCommitRequest
     offsets = [request.OffsetCommitRequestPartition(partition_index=each, committed_offset=5) for each in partitions]
     return request(group_id=group_id, topics=[request.OffsetCommitRequestTopic(name=topic, partitions=offsets)])
+
+
+def commit(broker: Broker, request: m.OffsetCommitRequest, caller: Caller) -> Awaitable[Any]:
+    return offset_commits.commit(broker, request, caller.api_version)
 
 
 def a_fetch(version: int) -> m.OffsetFetchRequest:
@@ -87,7 +93,7 @@ EVERY_API: list[tuple[Handler, Callable[[int], Message], tuple[int, int]]] = [
     (group_membership.sync_group, a_sync, (0, 5)),
     (group_membership.heartbeat, lambda _: m.HeartbeatRequest(group_id=GROUP, member_id="x"), (0, 4)),
     (group_membership.leave_group, a_leave, (0, 5)),
-    (group_offsets.offset_commit, lambda _: a_commit(0), (2, 9)),
+    (commit, lambda _: a_commit(0), (2, 9)),
     (group_offsets.offset_fetch, a_fetch, (1, 10)),
     (group_offsets.offset_delete, lambda _: a_deletion(0), (0, 0)),
     (group_admin.describe_groups, lambda _: m.DescribeGroupsRequest(groups=[GROUP]), (0, 6)),
@@ -166,9 +172,7 @@ def test_a_write_that_is_not_committed_in_time_makes_old_consumers_look_for_the_
     async def scenario(house: Household) -> None:
         await house.lead(2, replicas=(1, 2))
         await house.loaded()
-        committing = asyncio.ensure_future(
-            errors_in(group_offsets.offset_commit(house.broker, a_commit(0), caller(9)), 9)
-        )
+        committing = asyncio.ensure_future(errors_in(commit(house.broker, a_commit(0), caller(9)), 9))
         await asyncio.sleep(0)
         fetching = errors_in(group_offsets.offset_fetch(house.broker, a_fetch(version), caller(version)), version)
         assert await fetching - {Error.NONE} == {Error.NOT_COORDINATOR}
@@ -202,8 +206,8 @@ def test_the_empty_group_id_is_refused(tmp_path: Path, handler: Handler, request
 
 def test_offsets_may_be_kept_under_the_empty_group_id(tmp_path: Path) -> None:
     async def scenario(house: Household) -> None:
-        commit = group_offsets.offset_commit(house.broker, a_commit(0, group_id=""), caller(9))
-        assert await errors_in(commit, 9) == {Error.NONE}
+        answer = commit(house.broker, a_commit(0, group_id=""), caller(9))
+        assert await errors_in(answer, 9) == {Error.NONE}
         assert await house.committed("") == 5
 
     run(tmp_path, scenario)
@@ -213,7 +217,7 @@ def test_partitions_and_topics_that_do_not_exist_are_refused_beside_those_that_d
     async def scenario(house: Household) -> None:
         request = a_commit(0, 7)
         request.topics = [*request.topics, *a_commit(0, topic=ANOTHER_TOPIC).topics]
-        response = await group_offsets.offset_commit(house.broker, request, caller(9))
+        response = await commit(house.broker, request, caller(9))
         answered = {
             topic.name: [(p.partition_index, p.error_code) for p in topic.partitions] for topic in response.topics
         }
@@ -233,7 +237,7 @@ def test_from_v10_on_offsets_are_kept_and_found_by_topic_id(tmp_path: Path) -> N
         unknown = a_commit(0).topics[0]
         unknown.name, unknown.topic_id = "", topic_id(ANOTHER_TOPIC)
         request.topics = [unknown, *request.topics]
-        response = await group_offsets.offset_commit(house.broker, request, caller(10))
+        response = await commit(house.broker, request, caller(10))
         assert [(t.topic_id, t.partitions[0].error_code) for t in response.topics] == [
             (topic_id(ANOTHER_TOPIC), Error.UNKNOWN_TOPIC_ID),
             (topic_id(TOPIC), Error.NONE),
