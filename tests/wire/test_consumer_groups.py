@@ -33,6 +33,7 @@ from tests.wire.requests import create_topic
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.peers import PeerKind
     from tests.wire.connection import Connection
     from tests.wire.requests import Topic
 
@@ -259,6 +260,25 @@ def test_a_group_may_wait_between_two_assignments(
     described = describe(group_connection, group)
     assert described.group_state == "Assigning"
     assert described.assignment_epoch == described.group_epoch - 1 == first.epoch
+
+
+def test_members_that_come_together_are_told_at_once_what_is_theirs(
+    group_connection: Connection, group_connect: Connect, group: str, group_topic: Topic, peer_kind: PeerKind
+) -> None:
+    """Kafka gives the first one everything, which it has to give up again, and the second one nothing."""
+    assert configure(group_connection, group, {"consumer.assignment.interval.ms": "1000"}) == Error.NONE
+    known = enter_alone(group_connection, f"{group}-before", group_topic)
+    assert leave(known) == Error.NONE
+    connections = group_connect(), group_connect()
+    for name, connection in zip("ab", connections, strict=True):
+        connection.send(joining(group, name, [group_topic.name]), 1)
+    answers = [connection.receive(m.ConsumerGroupHeartbeatResponse, 1)[1] for connection in connections]
+    given = [
+        each.partitions
+        for answer in answers
+        for each in (answer.assignment and answer.assignment.topic_partitions) or ()
+    ]
+    assert sorted(given) == ([[0, 1]] if peer_kind == "kafka" else [[0], [1]])
 
 
 @pytest.mark.parametrize(

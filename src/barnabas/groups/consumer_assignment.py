@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.groups import consumer_record
 from barnabas.groups.assignors import ASSIGNORS
@@ -18,9 +18,13 @@ if TYPE_CHECKING:
     from barnabas.protocol.uuids import Uuid
 
 
+WAIT_MS_MAX: Final = 1_000
+"""For a group in which members keep coming and going to be quiet; and for a member that joins, to be answered."""
+
+
 def update_target(group: ConsumerGroup, now: Circumstances, effects: Effects) -> None:
-    """Makes a target assignment if the group's epoch has none and the last one is old enough."""
-    if group.assignment_epoch >= group.epoch or not _is_due(group, now):
+    """Makes a target assignment if the group's epoch has none, the last one is old enough, and the group is quiet."""
+    if group.is_assigned or due_at_ms(group, now) > now.now_ms:
         return
     topics = now.image.topics
     subscriptions: dict[frozenset[str], frozenset[Uuid]] = {}
@@ -47,7 +51,20 @@ def topic_ids(names: Iterable[str], topics: TopicsImage) -> frozenset[Uuid]:
     return frozenset(topic.topic_id for name in names if (topic := topics.get(name)) is not None)
 
 
-def _is_due(group: ConsumerGroup, now: Circumstances) -> bool:
-    """The first one is made at once. Time that has gone backwards is no reason to wait for longer than the interval."""
-    since_ms = now.now_ms - group.assignment_timestamp_ms
-    return group.assignment_timestamp_ms == 0 or not 0 <= since_ms < now.settings.assignment_interval_ms
+def due_at_ms(group: ConsumerGroup, now: Circumstances) -> int:
+    """When the next target assignment may be made, if nobody comes or goes until then."""
+    interval_ms = now.settings.assignment_interval_ms
+    gathering_ms = min(now.settings.gathering_ms, interval_ms)
+    return max(
+        now.now_ms,
+        _end_ms(group.assignment_timestamp_ms, interval_ms, now.now_ms),
+        min(
+            _end_ms(group.last_change_ms, gathering_ms, now.now_ms),
+            _end_ms(group.first_change_ms, WAIT_MS_MAX, now.now_ms),
+        ),
+    )
+
+
+def _end_ms(begin_ms: int, duration_ms: int, now_ms: int) -> int:
+    """When a time is over that is under way. One that begins in the future, because the clock was set back, is not."""
+    return begin_ms + duration_ms if 0 <= now_ms - begin_ms < duration_ms else now_ms

@@ -24,6 +24,8 @@ class ConsumerGroupSettings(NamedTuple):
     heartbeat_interval_ms: int = 5_000
     assignment_interval_ms: int = 1_000
     """At least so long is between two target assignments of a group, so that many joins cost one."""
+    gathering_ms: int = 0
+    """So long nobody has to have come or gone before a group is assigned, where there is an interval at all."""
     max_size: int = 2**31 - 1
     regex_refresh_interval_ms: int = 600_000
     migration_policy: str = "bidirectional"

@@ -90,6 +90,7 @@ def expire(group: ConsumerGroup, now: Circumstances, effects: Effects) -> None:
 
 
 def bump_epoch(group: ConsumerGroup, now: Circumstances, effects: Effects) -> None:
+    group.note_change(now.now_ms)
     group.write(consumer_record.group_epoch(group.group_id, group.epoch + 1, current_hash(group, now)), effects)
     group.hashed_at_change = now.topic_changes
 

@@ -25,7 +25,7 @@ from barnabas.protocol import messages as m
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from barnabas.coordination.effects import Effects, Record
+    from barnabas.coordination.effects import Effects, Record, ReplyTo
     from barnabas.groups.assignors.spec import Partitions
     from barnabas.groups.classic import ClassicGroup
     from barnabas.groups.consumer_member import Owned
@@ -57,6 +57,14 @@ class RebalanceDeadline(NamedTuple):
     epoch: int
 
 
+class WaitingJoin(NamedTuple):
+    """A member that has joined and is answered when there is an assignment for it, but not later than this."""
+
+    member_id: str
+    reply_to: ReplyTo
+    until_ms: int
+
+
 class ConsumerGroup:
     """Invariants: a partition is owned by one member at most, and `_owners` tells which; a static member's instance id
     leads to it; only members have a target, a session and deadlines; every regular expression that is resolved has a
@@ -71,11 +79,13 @@ class ConsumerGroup:
         "assignment_epoch",
         "assignment_timestamp_ms",
         "epoch",
+        "first_change_ms",
         "group_id",
         "has_partition_metadata",
         "hashed_at_change",
         "is_dead",
         "is_resolving_regexes",
+        "last_change_ms",
         "members",
         "metadata_hash",
         "rebalance_deadlines",
@@ -86,6 +96,7 @@ class ConsumerGroup:
         "successor",
         "sync_deadlines_ms",
         "targets",
+        "waiting_joins",
     )
 
     def __init__(self, group_id: str) -> None:
@@ -105,6 +116,10 @@ class ConsumerGroup:
         """Whether its last record has been taken back."""
         self.is_resolving_regexes = False
         """Whether topics are being looked through for its regular expressions."""
+        self.first_change_ms = 0
+        """When the first change came that there is no assignment for yet."""
+        self.last_change_ms = 0
+        self.waiting_joins: list[WaitingJoin] = []
         self.hashed_at_change = NO_CHANGE_SEEN
         """The last change of topics that `metadata_hash` was compared with."""
         self.session_deadlines_ms: dict[str, int] = {}
@@ -129,11 +144,16 @@ class ConsumerGroup:
             return ConsumerGroupState.DEAD
         if not self.members:
             return ConsumerGroupState.EMPTY
-        if self.epoch > self.assignment_epoch:
+        if not self.is_assigned:
             return ConsumerGroupState.ASSIGNING
         if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
             return ConsumerGroupState.STABLE
         return ConsumerGroupState.RECONCILING
+
+    @property
+    def is_assigned(self) -> bool:
+        """Whether there is a target assignment for the group's epoch."""
+        return self.assignment_epoch >= self.epoch
 
     @property
     def is_empty(self) -> bool:
@@ -206,7 +226,14 @@ class ConsumerGroup:
             min((deadline.at_ms for deadline in self.rebalance_deadlines.values()), default=NEVER_MS),
             min(self.rejoin_deadlines_ms.values(), default=NEVER_MS),
             min(self.sync_deadlines_ms.values(), default=NEVER_MS),
+            min((waiting.until_ms for waiting in self.waiting_joins), default=NEVER_MS),
         )
+
+    def note_change(self, now_ms: int) -> None:
+        """A member comes or goes, or something else asks for another assignment; before that is written."""
+        if self.is_assigned:
+            self.first_change_ms = now_ms
+        self.last_change_ms = now_ms
 
     def loaded(self, session_timeout_ms: int, now_ms: int) -> None:
         """The log is read: members have a session from now, and who has to give up partitions all its time for it."""

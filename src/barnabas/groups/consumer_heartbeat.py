@@ -158,15 +158,20 @@ def beat(
     member = move_on(
         group, after.member_id, request.topic_partitions, now, effects, has_new_subscription=has_new_subscription
     )
-    group.keep_alive(member.member_id, now.now_ms + now.settings.session_timeout_ms)
-    response = m.ConsumerGroupHeartbeatResponse(
-        member_id=member.member_id,
-        member_epoch=member.epoch,
-        heartbeat_interval_ms=now.settings.heartbeat_interval_ms,
-    )
+    response = _answer(group, member, now)
     if _is_full(request) or before.assigned != member.assigned:
         response.assignment = _assignment(member)
     consumer_regex.refresh(group, now, effects)
+    return response
+
+
+def welcome(
+    group: ConsumerGroup, member_id: str, now: Circumstances, effects: Effects
+) -> m.ConsumerGroupHeartbeatResponse:
+    """The answer to a member that has joined before, and owns nothing yet."""
+    member = move_on(group, member_id, [], now, effects, has_new_subscription=False)
+    response = _answer(group, member, now)
+    response.assignment = _assignment(member)
     return response
 
 
@@ -285,6 +290,16 @@ def move_on(
         else:
             group.rebalance_deadlines.pop(member_id, None)
     return after
+
+
+def _answer(group: ConsumerGroup, member: ConsumerMember, now: Circumstances) -> m.ConsumerGroupHeartbeatResponse:
+    """Without an assignment, which need not be told when it has not changed. The member's session begins anew."""
+    group.keep_alive(member.member_id, now.now_ms + now.settings.session_timeout_ms)
+    return m.ConsumerGroupHeartbeatResponse(
+        member_id=member.member_id,
+        member_epoch=member.epoch,
+        heartbeat_interval_ms=now.settings.heartbeat_interval_ms,
+    )
 
 
 def _is_full(request: m.ConsumerGroupHeartbeatRequest) -> bool:

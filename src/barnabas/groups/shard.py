@@ -21,6 +21,7 @@ from barnabas.groups import (
     classic_in_consumer,
     consumer_fencing,
     consumer_heartbeat,
+    consumer_joining,
     consumer_offsets,
     consumer_regex,
     conversion,
@@ -168,7 +169,7 @@ class GroupShard:
         if known is not None and not known.is_empty:
             now, effects = self._circumstances(request.group_id, now_ms), Effects()
             classic_in_consumer.join(known, request, client, reply_to, now, effects)
-            return self._watched(known, effects)
+            return self._stepped(known, now, effects)
         if request.member_id:
             refusal = m.JoinGroupResponse(member_id=request.member_id, error_code=Error.UNKNOWN_MEMBER_ID)
             return _answer(reply_to, refusal)
@@ -191,9 +192,9 @@ class GroupShard:
             return _answer(reply_to, m.SyncGroupResponse(error_code=Error.UNKNOWN_MEMBER_ID))
         if isinstance(group, ClassicGroup):
             return self._watched(group, group.sync(request, reply_to, now_ms))
-        effects = Effects()
-        classic_in_consumer.sync(group, request, reply_to, self._circumstances(request.group_id, now_ms), effects)
-        return self._watched(group, effects)
+        now, effects = self._circumstances(request.group_id, now_ms), Effects()
+        classic_in_consumer.sync(group, request, reply_to, now, effects)
+        return self._stepped(group, now, effects)
 
     def heartbeat(self, request: m.HeartbeatRequest, reply_to: ReplyTo, now_ms: int) -> Effects:
         group = self._groups.get(request.group_id)
@@ -201,9 +202,9 @@ class GroupShard:
             return _answer(reply_to, m.HeartbeatResponse(error_code=Error.UNKNOWN_MEMBER_ID))
         if isinstance(group, ClassicGroup):
             return self._watched(group, group.heartbeat(request, reply_to, now_ms))
-        effects = Effects()
-        classic_in_consumer.heartbeat(group, request, reply_to, self._circumstances(request.group_id, now_ms), effects)
-        return self._watched(group, effects)
+        now, effects = self._circumstances(request.group_id, now_ms), Effects()
+        classic_in_consumer.heartbeat(group, request, reply_to, now, effects)
+        return self._stepped(group, now, effects)
 
     def leave(self, request: m.LeaveGroupRequest, reply_to: ReplyTo, now_ms: int) -> Effects:
         group = self._groups.get(request.group_id)
@@ -213,7 +214,7 @@ class GroupShard:
             effects = Effects()
             now = self._circumstances(group.group_id, now_ms)
             effects.answer(reply_to, consumer_fencing.remove_members(group, request, now, effects))
-            return self._watched(group, effects)
+            return self._stepped(group, now, effects)
         return _answer(reply_to, classic_answers.nobody_left(request))
 
     # Members of consumer groups
@@ -236,15 +237,20 @@ class GroupShard:
         except KafkaError as refused:
             refusal = m.ConsumerGroupHeartbeatResponse(error_code=refused.error, error_message=refused.message)
             return _answer(reply_to, refusal)
-        effects.answer(reply_to, response)
-        return self._watched(group, effects)
+        if consumer_joining.has_to_wait(group, request, now):
+            consumer_joining.wait(group, response, reply_to, now)
+        else:
+            effects.answer(reply_to, response)
+        return self._stepped(group, now, effects)
 
     def regexes_resolved(self, order: ResolveRegexes, found: Mapping[str, frozenset[str]], now_ms: int) -> Effects:
         """An order of this shard, or of the one before it, has been carried out."""
         effects = Effects()
         group = self._groups.get(order.group_id)
         if isinstance(group, ConsumerGroup):
-            consumer_regex.resolved(group, order, found, self._circumstances(group.group_id, now_ms), effects)
+            now = self._circumstances(group.group_id, now_ms)
+            consumer_regex.resolved(group, order, found, now, effects)
+            return self._stepped(group, now, effects)
         return effects
 
     def _consumer_group_for(
@@ -385,7 +391,9 @@ class GroupShard:
             if isinstance(group, ClassicGroup):
                 effects.extend(group.expire(now_ms))
             elif group is not None:
-                consumer_fencing.expire(group, self._circumstances(group_id, now_ms), effects)
+                now = self._circumstances(group_id, now_ms)
+                consumer_fencing.expire(group, now, effects)
+                consumer_joining.expire(group, now, effects)
             if group is not None:
                 self._watch(group)
         if self._sweep_at_ms is not None and now_ms >= self._sweep_at_ms:
@@ -398,6 +406,8 @@ class GroupShard:
         for group in self._groups.values():
             if isinstance(group, ClassicGroup):
                 effects.extend(group.abandon(Error.NOT_COORDINATOR))
+            else:
+                consumer_joining.abandon(group, effects)
         self._groups.clear()
         self._alarms = Alarms()
         self._sweep_at_ms = None
@@ -431,6 +441,12 @@ class GroupShard:
             group = self._groups[group.group_id] = group.successor
         if (deadline_ms := group.next_deadline_ms) is not None:
             self._alarms.set(group.group_id, deadline_ms)
+
+    def _stepped(self, group: ConsumerGroup, now: Circumstances, effects: Effects) -> Effects:
+        """Passes a step of a consumer group on, with the answers that members waited for until now."""
+        if group.waiting_joins:
+            consumer_joining.answer_joins(group, now, effects)
+        return self._watched(group, effects)
 
     def _watched(self, group: Group, effects: Effects) -> Effects:
         """Passes a group's step on, having looked whether something is due sooner now."""

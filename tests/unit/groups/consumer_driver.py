@@ -14,7 +14,9 @@ from barnabas.protocol.errors import Error
 from tests.unit.groups.consumer_requests import CLIENT, assigned, beat, cluster, join, leave
 
 if TYPE_CHECKING:
-    from barnabas.coordination.effects import Effects, Record
+    from collections.abc import Callable
+
+    from barnabas.coordination.effects import Effects, Record, ReplyTo
     from barnabas.groups.consumer_member import ConsumerMember
     from barnabas.metadata.image import MetadataImage, TopicImage
     from barnabas.protocol import messages as m
@@ -55,6 +57,7 @@ class Driver:
         self.image: MetadataImage = cluster(*topics)
         self.now_ms = 1_000_000
         self.log: list[Record] = []
+        self._waiting: dict[ReplyTo, Callable[[Any], None]] = {}
         self.shard = self._new_shard()
 
     def _new_shard(self) -> GroupShard:
@@ -68,6 +71,8 @@ class Driver:
 
     def _note(self, effects: Effects) -> None:
         self.log += effects.records
+        for reply_to, answer in effects.answers:
+            self._waiting.pop(reply_to)(answer)
         for order in effects.orders:
             assert isinstance(order, ResolveRegexes)
             self._note(self.shard.regexes_resolved(order, order.find(), self.now_ms))
@@ -78,6 +83,8 @@ class Driver:
         self.image = cluster(*topics, offset=self.image.offset + 1)
 
     def restart(self) -> None:
+        """Whoever waits for an answer gets none."""
+        self._waiting.clear()
         self.shard = self._new_shard()
 
     def pass_ms(self, duration_ms: int) -> None:
@@ -91,16 +98,32 @@ class Driver:
     # What members do.
 
     def ask(self, request: m.ConsumerGroupHeartbeatRequest) -> Any:
-        effects = self.shard.consumer_heartbeat(request, CLIENT, "us", self.now_ms)
-        self._note(effects)
-        [(_, answer)] = effects.answers
-        return answer
+        """Time passes until there is an answer."""
+        answers: list[Any] = []
+        self.begin_to_ask(request, answers.append)
+        while not answers:
+            deadline_ms = self.shard.next_deadline_ms
+            assert deadline_ms is not None, "nobody will answer"
+            self.pass_ms(deadline_ms - self.now_ms)
+        return answers[0]
+
+    def begin_to_ask(self, request: m.ConsumerGroupHeartbeatRequest, then: Callable[[Any], None]) -> None:
+        reply_to = object()
+        self._waiting[reply_to] = then
+        self._note(self.shard.consumer_heartbeat(request, CLIENT, reply_to, self.now_ms))
 
     def join(self, member: Member, *topics: str, **fields: Any) -> Any:
         """Before it joins, a member owns nothing."""
         member.drop()
         request = join(GROUP, member.member_id, *topics, instance_id=member.instance_id, **fields)
         return self._take(member, request)
+
+    def begin_to_join(self, member: Member, *topics: str, **fields: Any) -> None:
+        """Like `join`, but others may act before the answer comes, if there is one."""
+        member.drop()
+        member_id = member.member_id
+        request = join(GROUP, member_id, *topics, instance_id=member.instance_id, **fields)
+        self.begin_to_ask(request, lambda answer: member.take(answer) if member.member_id == member_id else None)
 
     def beat(self, member: Member, **fields: Any) -> Any:
         """A member lists what it owns with every heartbeat, as if it had changed since the last."""

@@ -95,8 +95,15 @@ class Driver:
     # The newer protocol.
 
     def beat(self, request: m.ConsumerGroupHeartbeatRequest) -> m.ConsumerGroupHeartbeatResponse:
+        return self.answered(self.begin_to_beat(request))
+
+    def begin_to_beat(self, request: m.ConsumerGroupHeartbeatRequest) -> int:
+        """Returns the number under which the answer is found once there is one."""
         call = self._call()
         self.take(self.shard.consumer_heartbeat(request, consumer_requests.CLIENT, call, self.now_ms))
+        return call
+
+    def answered(self, call: int) -> m.ConsumerGroupHeartbeatResponse:
         response: m.ConsumerGroupHeartbeatResponse = self.answers[call]
         encode(response, 1)
         return response

@@ -100,6 +100,9 @@ DEADLINES = (
     "_earliest_deadline_ms",
     "hashed_at_change",
     "is_resolving_regexes",
+    "first_change_ms",
+    "last_change_ms",
+    "waiting_joins",
 )
 """Of a group, and its last look at topics: after a restart they begin anew."""
 

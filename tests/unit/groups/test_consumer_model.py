@@ -52,9 +52,12 @@ class Client(Member):
 
 
 class ConsumerGroupMachine(RuleBasedStateMachine):
+    gathering_ms = 0
+
     def __init__(self) -> None:
         super().__init__()
-        self.driver = Driver(settings=ConsumerGroupSettings(assignment_interval_ms=INTERVAL_MS))
+        settings = ConsumerGroupSettings(assignment_interval_ms=INTERVAL_MS, gathering_ms=self.gathering_ms)
+        self.driver = Driver(settings=settings)
         self.clients = [Client(number) for number in range(CLIENTS)]
         self.partitions: dict[str, int] = {}
         self.lives: dict[str, int] = {}
@@ -250,13 +253,44 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 def told(group: ConsumerGroup | None) -> dict[str, Any] | None:
     """All of a group but its deadlines, and the last look at its topics."""
     forgotten = {"session_deadlines_ms", "rebalance_deadlines", "_earliest_deadline_ms"}
-    forgotten |= {"hashed_at_change", "is_resolving_regexes"}
+    forgotten |= {"hashed_at_change", "is_resolving_regexes", "first_change_ms", "last_change_ms", "waiting_joins"}
     if group is None:
         return None
     return {name: getattr(group, name) for name in ConsumerGroup.__slots__ if name not in forgotten}
 
 
-ConsumerGroupMachine.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+class GatheringMachine(ConsumerGroupMachine):
+    """The same of a group whose members may wait for the answer to their join, and do something else meanwhile."""
+
+    gathering_ms = 50
+
+    @rule(number=clients, topics=subscriptions)
+    def begin_to_join(self, number: int, topics: list[str]) -> None:
+        client = self.clients[number]
+        if client.is_in and not self._is_member(client):
+            client.be_born_again()
+        client.subscription = {"subscribed_topic_names": topics, "subscribed_topic_regex": ""}
+        self.driver.begin_to_join(client, *topics)
+
+    @rule(number=clients)
+    def leave_while_joining(self, number: int) -> None:
+        client = self.clients[number]
+        if not client.is_in and self._is_member(client):
+            self.driver.leave(client)
+            client.be_born_again()
+
+    @rule()
+    def let_a_moment_pass(self) -> None:
+        self.driver.pass_ms(self.gathering_ms)
+
+    @invariant()
+    def nobody_waits_for_an_assignment_that_is_made(self) -> None:
+        assert self.group is None or not (self.group.waiting_joins and self.group.is_assigned)
+
+
+for machine in (ConsumerGroupMachine, GatheringMachine):
+    machine.TestCase.settings = settings(
+        max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
 TestConsumerGroup = ConsumerGroupMachine.TestCase
+TestGatheringConsumerGroup = GatheringMachine.TestCase

@@ -3,7 +3,7 @@ Whatever happens, no partition has two readers in the group, and left alone all 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -131,15 +131,24 @@ class ConsumerClient:
         self.epoch = 0
         self.owned: frozenset[int] = frozenset()
         self.target: frozenset[int] = frozenset()
+        self.call: int | None = None
+        """What it waits for an answer to."""
 
     def go_on(self) -> None:
-        self.owned = self.target
+        if self.call is None:
+            self.owned = self.target
+            self.call = self.driver.begin_to_beat(self._request())
+        if self.call in self.driver.answers:
+            response, self.call = self.driver.answered(self.call), None
+            self._take(response)
+
+    def _request(self) -> m.ConsumerGroupHeartbeatRequest:
         if self.epoch == 0:
-            response = self.driver.beat(join(GROUP, self.member_id, "foo", instance_id=self.instance_id))
-        else:
-            owned = {topic_id("foo"): self.owned} if self.owned else {}
-            request = beat(GROUP, self.member_id, self.epoch, owned, instance_id=self.instance_id)
-            response = self.driver.beat(request)
+            return join(GROUP, self.member_id, "foo", instance_id=self.instance_id)
+        owned = {topic_id("foo"): self.owned} if self.owned else {}
+        return beat(GROUP, self.member_id, self.epoch, owned, instance_id=self.instance_id)
+
+    def _take(self, response: m.ConsumerGroupHeartbeatResponse) -> None:
         if response.error_code != Error.NONE:
             self.epoch = 0
             self.owned = self.target = frozenset()
@@ -151,16 +160,18 @@ class ConsumerClient:
             self.owned |= self.target
 
     def lose_connection(self) -> None:
-        pass
+        self.call = None
 
     def leave(self) -> None:
         self.driver.beat(leave(GROUP, self.member_id, instance_id=self.instance_id))
 
 
 class MigrationMachine(RuleBasedStateMachine):
+    settings_of_groups: ClassVar[dict[str, int]] = {}
+
     def __init__(self) -> None:
         super().__init__()
-        self.driver = Driver({"foo": len(PARTITIONS)})
+        self.driver = Driver({"foo": len(PARTITIONS)}, **self.settings_of_groups)
         self.clients: list[ClassicClient | ConsumerClient | None] = [None] * len(INSTANCE_IDS)
 
     @rule(index=CLIENTS, kind=st.sampled_from([ClassicClient, ConsumerClient]))
@@ -247,10 +258,18 @@ class MigrationMachine(RuleBasedStateMachine):
             assert group.next_deadline_ms is not None
 
 
-MigrationMachine.TestCase.settings = settings(
-    max_examples=100, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+class GatheringMigrationMachine(MigrationMachine):
+    """The same where assignments have to wait, and members of the newer protocol for the answers to their joins."""
+
+    settings_of_groups: ClassVar[dict[str, int]] = {"assignment_interval_ms": 1_000, "gathering_ms": 50}
+
+
+for machine in (MigrationMachine, GatheringMigrationMachine):
+    machine.TestCase.settings = settings(
+        max_examples=100, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
 TestMigration = MigrationMachine.TestCase
+TestGatheringMigration = GatheringMigrationMachine.TestCase
 
 
 def test_a_group_that_comes_down_and_goes_up_again_knows_what_its_members_still_read() -> None:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 MS_PER_MINUTE = 60_000
 
+GATHERING_MS = 50
+"""Less than anybody notices who starts a consumer, and enough for all that are started together."""
+
 _PACKAGE = "org.apache.kafka.coordinator.group.assignor."
 _NAMES_OF_CLASSES = {f"{_PACKAGE}UniformAssignor": "uniform", f"{_PACKAGE}RangeAssignor": "range"}
 
@@ -82,6 +85,7 @@ def shard_settings(config: BrokerConfig) -> ShardSettings:
             session_timeout_ms=config.group_consumer_session_timeout_ms,
             heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
             assignment_interval_ms=config.group_consumer_assignment_interval_ms,
+            gathering_ms=GATHERING_MS,
             max_size=config.group_consumer_max_size,
             regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
             migration_policy=config.group_consumer_migration_policy.lower(),
