@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from barnabas.groups import consumer_record
 from barnabas.groups.assignors import ASSIGNORS
 from barnabas.groups.assignors.spec import MemberSpec
+from barnabas.groups.consumer_group import QUIET_MS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,10 +17,6 @@ if TYPE_CHECKING:
     from barnabas.groups.consumer_group import ConsumerGroup
     from barnabas.metadata.image import TopicsImage
     from barnabas.protocol.uuids import Uuid
-
-
-WAIT_MS_MAX: Final = 1_000
-"""For a group in which members keep coming and going to be quiet; and for a member that joins, to be answered."""
 
 
 def update_target(group: ConsumerGroup, now: Circumstances, effects: Effects) -> None:
@@ -46,6 +43,13 @@ def update_target(group: ConsumerGroup, now: Circumstances, effects: Effects) ->
     group.write(consumer_record.target_epoch(group.group_id, group.epoch, now.now_ms), effects)
 
 
+def await_target(group: ConsumerGroup, now: Circumstances) -> None:
+    """Has the group looked at when it may be assigned, should no heartbeat come that makes it be: those of classic
+    members never do, and whoever joins waits for it."""
+    if group.members and not group.is_assigned and group.successor is None:
+        group.wake_by(due_at_ms(group, now))
+
+
 def topic_ids(names: Iterable[str], topics: TopicsImage) -> frozenset[Uuid]:
     """The ids of those of the topics that exist."""
     return frozenset(topic.topic_id for name in names if (topic := topics.get(name)) is not None)
@@ -60,7 +64,7 @@ def due_at_ms(group: ConsumerGroup, now: Circumstances) -> int:
         _end_ms(group.assignment_timestamp_ms, interval_ms, now.now_ms),
         min(
             _end_ms(group.last_change_ms, gathering_ms, now.now_ms),
-            _end_ms(group.first_change_ms, WAIT_MS_MAX, now.now_ms),
+            _end_ms(group.first_change_ms, QUIET_MS_MAX, now.now_ms),
         ),
     )
 

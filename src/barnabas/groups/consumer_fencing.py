@@ -25,6 +25,7 @@ def fence(group: ConsumerGroup, members: Iterable[ConsumerMember], now: Circumst
     if conversion.is_last_to_go(group, members, now):
         conversion.downgrade_to_rebalance(group, members, group.epoch, now, effects)
         return
+    group.note_change(now.now_ms)
     for member in members:
         for record in consumer_record.member_tombstones(group.group_id, member.member_id):
             group.write(record, effects)
@@ -90,7 +91,6 @@ def expire(group: ConsumerGroup, now: Circumstances, effects: Effects) -> None:
 
 
 def bump_epoch(group: ConsumerGroup, now: Circumstances, effects: Effects) -> None:
-    group.note_change(now.now_ms)
     group.write(consumer_record.group_epoch(group.group_id, group.epoch + 1, current_hash(group, now)), effects)
     group.hashed_at_change = now.topic_changes
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from barnabas.groups import consumer_record
 from barnabas.groups.classic_member import NEVER_MS
 from barnabas.groups.consumer_circumstances import NO_CHANGE_SEEN
-from barnabas.groups.consumer_member import LEAVE_EPOCH, ConsumerMember, MemberState
+from barnabas.groups.consumer_member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, ConsumerMember, MemberState
 from barnabas.protocol import messages as m
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 FIRST_EPOCH: Final = 1
 """Of a group and of its target assignment, which is empty, before anything is written of either."""
+
+QUIET_MS_MAX: Final = 1_000
+"""How long a group in which members keep coming and going waits for them before it is assigned."""
 
 NOTHING: Final[Partitions] = {}
 
@@ -81,6 +84,7 @@ class ConsumerGroup:
         "epoch",
         "first_change_ms",
         "group_id",
+        "has_lost_members",
         "has_partition_metadata",
         "hashed_at_change",
         "is_dead",
@@ -117,9 +121,12 @@ class ConsumerGroup:
         self.is_resolving_regexes = False
         """Whether topics are being looked through for its regular expressions."""
         self.first_change_ms = 0
-        """When the first change came that there is no assignment for yet."""
+        """When members began to come or go, one shortly after the other, for whom there is no assignment yet."""
         self.last_change_ms = 0
         self.waiting_joins: list[WaitingJoin] = []
+        """In the order in which they came."""
+        self.has_lost_members = False
+        """Whether members may have gone since those that wait were last looked through."""
         self.hashed_at_change = NO_CHANGE_SEEN
         """The last change of topics that `metadata_hash` was compared with."""
         self.session_deadlines_ms: dict[str, int] = {}
@@ -230,8 +237,8 @@ class ConsumerGroup:
         )
 
     def note_change(self, now_ms: int) -> None:
-        """A member comes or goes, or something else asks for another assignment; before that is written."""
-        if self.is_assigned:
+        """A member comes or goes; to be called before that is written. What was long ago is another matter."""
+        if self.is_assigned or now_ms - self.last_change_ms >= QUIET_MS_MAX:
             self.first_change_ms = now_ms
         self.last_change_ms = now_ms
 
@@ -324,9 +331,12 @@ class ConsumerGroup:
         if not member.uses_classic_protocol:
             self.rejoin_deadlines_ms.pop(member.member_id, None)
             self.sync_deadlines_ms.pop(member.member_id, None)
+        if member.uses_classic_protocol or member.epoch == STATIC_LEAVE_EPOCH:
+            self.has_lost_members = True
 
     def _remove(self, member_id: str) -> None:
         member = self.members.pop(member_id)
+        self.has_lost_members = True
         self._count(member, None)
         self._release(member)
         self._forget_instance(member)

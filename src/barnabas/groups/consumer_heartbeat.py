@@ -152,6 +152,8 @@ def beat(
 ) -> m.ConsumerGroupHeartbeatResponse:
     """One heartbeat of a member, which it may join the group with."""
     before = _take_up(group, request, client, effects)
+    if before.member_id not in group.members:
+        group.note_change(now.now_ms)
     after = _told(before, request, client)
     has_new_subscription = note(group, before, after, now, effects)
     update_target(group, now, effects)

@@ -12,10 +12,9 @@ join is assigned and answered at once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.groups import consumer_heartbeat
-from barnabas.groups.consumer_assignment import WAIT_MS_MAX, due_at_ms, update_target
 from barnabas.groups.consumer_group import WaitingJoin
 from barnabas.groups.consumer_member import JOIN_EPOCH, STATIC_LEAVE_EPOCH
 from barnabas.protocol import messages as m
@@ -25,6 +24,9 @@ if TYPE_CHECKING:
     from barnabas.coordination.effects import Effects, ReplyTo
     from barnabas.groups.consumer_circumstances import Circumstances
     from barnabas.groups.consumer_group import ConsumerGroup
+
+WAIT_MS_MAX: Final = 1_000
+"""For who joins, to be answered."""
 
 
 def has_to_wait(group: ConsumerGroup, request: m.ConsumerGroupHeartbeatRequest, now: Circumstances) -> bool:
@@ -37,30 +39,26 @@ def wait(group: ConsumerGroup, answer: m.ConsumerGroupHeartbeatResponse, reply_t
     assert answer.member_id is not None, "who joins has an id from then on"
     until_ms = now.now_ms + WAIT_MS_MAX
     group.waiting_joins.append(WaitingJoin(answer.member_id, reply_to, until_ms))
-    group.wake_by(min(until_ms, due_at_ms(group, now)))
-
-
-def expire(group: ConsumerGroup, now: Circumstances, effects: Effects) -> None:
-    """Time has come for an assignment, or for answers without one."""
-    if group.waiting_joins:
-        if group.successor is None:
-            update_target(group, now, effects)
-        answer_joins(group, now, effects)
-        group.note_earliest_deadline()
-        if group.waiting_joins:
-            group.wake_by(due_at_ms(group, now))
+    group.wake_by(until_ms)
 
 
 def answer_joins(group: ConsumerGroup, now: Circumstances, effects: Effects) -> None:
-    """To be called after each step of a group: answers those whose assignment is made, or who have waited enough."""
-    waiting, group.waiting_joins = group.waiting_joins, []
-    for join in waiting:
+    """To be called after each step of a group: answers those whose assignment is made, who have waited enough, and who
+    are no longer in the group."""
+    if not group.waiting_joins:
+        return
+    if not (group.is_assigned or group.has_lost_members or group.waiting_joins[0].until_ms <= now.now_ms):
+        return  # Very many may wait, and each of them has come by a step.
+    still_waiting = []
+    for join in group.waiting_joins:
         if not _is_in(group, join.member_id):
             effects.answer(join.reply_to, _refusal(Error.UNKNOWN_MEMBER_ID, f"{join.member_id} left while it joined"))
         elif group.is_assigned or join.until_ms <= now.now_ms:
             effects.answer(join.reply_to, consumer_heartbeat.welcome(group, join.member_id, now, effects))
         else:
-            group.waiting_joins.append(join)
+            still_waiting.append(join)
+    group.waiting_joins = still_waiting
+    group.has_lost_members = False
 
 
 def abandon(group: ConsumerGroup, effects: Effects) -> None:

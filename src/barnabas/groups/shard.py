@@ -30,6 +30,7 @@ from barnabas.groups import (
 )
 from barnabas.groups.classic import ClassicGroup
 from barnabas.groups.classic_state import GroupSettings
+from barnabas.groups.consumer_assignment import await_target, update_target
 from barnabas.groups.consumer_circumstances import Circumstances, ConsumerGroupSettings, TopicsWatch
 from barnabas.groups.consumer_group import ConsumerGroup
 from barnabas.groups.consumer_member import JOIN_EPOCH
@@ -393,7 +394,9 @@ class GroupShard:
             elif group is not None:
                 now = self._circumstances(group_id, now_ms)
                 consumer_fencing.expire(group, now, effects)
-                consumer_joining.expire(group, now, effects)
+                if group.members and group.successor is None:
+                    update_target(group, now, effects)
+                _finish_step(group, now, effects)
             if group is not None:
                 self._watch(group)
         if self._sweep_at_ms is not None and now_ms >= self._sweep_at_ms:
@@ -444,14 +447,18 @@ class GroupShard:
 
     def _stepped(self, group: ConsumerGroup, now: Circumstances, effects: Effects) -> Effects:
         """Passes a step of a consumer group on, with the answers that members waited for until now."""
-        if group.waiting_joins:
-            consumer_joining.answer_joins(group, now, effects)
+        _finish_step(group, now, effects)
         return self._watched(group, effects)
 
     def _watched(self, group: Group, effects: Effects) -> Effects:
         """Passes a group's step on, having looked whether something is due sooner now."""
         self._watch(group)
         return effects
+
+
+def _finish_step(group: ConsumerGroup, now: Circumstances, effects: Effects) -> None:
+    consumer_joining.answer_joins(group, now, effects)
+    await_target(group, now)
 
 
 def _answer(reply_to: ReplyTo, response: Message) -> Effects:

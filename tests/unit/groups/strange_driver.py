@@ -103,6 +103,7 @@ DEADLINES = (
     "first_change_ms",
     "last_change_ms",
     "waiting_joins",
+    "has_lost_members",
 )
 """Of a group, and its last look at topics: after a restart they begin anew."""
 

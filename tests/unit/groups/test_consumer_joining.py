@@ -63,6 +63,48 @@ def test_members_that_are_restarted_together_take_over_what_those_had_before() -
     assert (stays.owned, driver.state) == (before, "Stable")
 
 
+def test_members_that_are_all_restarted_after_a_while_are_settled_by_one_assignment() -> None:
+    driver = a_driver()
+    old, new = [Member("old 1"), Member("old 2")], [Member("new 1"), Member("new 2"), Member("new 3")]
+    for member in old:
+        driver.begin_to_join(member, "foo")
+    driver.pass_ms(INTERVAL_MS)
+    for member in old:
+        driver.leave(member)
+    driver.pass_ms(3 * INTERVAL_MS)
+    for member in new:
+        driver.begin_to_join(member, "foo")
+        driver.pass_ms(10)
+    driver.pass_ms(GATHERING_MS)
+    assert (shares(*new), driver.state) == ([2, 2, 2], "Stable")
+
+
+def test_what_a_member_that_is_there_asks_for_is_assigned_with_its_heartbeat() -> None:
+    driver, one = a_driver(), Member("one")
+    driver.set_topics(topic("foo", 6), topic("bar", 2))
+    driver.join(one, "foo")
+    driver.pass_ms(INTERVAL_MS)
+    driver.beat(one, subscribed_topic_names=["bar"])
+    driver.beat(one)
+    assert (one.owned, driver.state) == ({topic_id("bar"): [0, 1]}, "Stable")
+    driver.pass_ms(INTERVAL_MS)
+    driver.set_topics(topic("foo", 6), topic("bar", 3))
+    driver.beat(one)
+    assert (one.owned, driver.state) == ({topic_id("bar"): [0, 1, 2]}, "Stable")
+
+
+def test_what_a_member_leaves_is_assigned_before_the_next_heartbeat_of_another() -> None:
+    driver, one, two = a_driver(), Member("one"), Member("two")
+    driver.begin_to_join(one, "foo")
+    driver.begin_to_join(two, "foo")
+    driver.pass_ms(2 * INTERVAL_MS)
+    driver.leave(two)
+    driver.pass_ms(GATHERING_MS)
+    assert driver.group.is_assigned
+    driver.beat(one)
+    assert shares(one) == [6]
+
+
 def test_who_comes_while_the_last_assignment_is_young_is_answered_by_the_next_one() -> None:
     driver, one, two = a_driver(), Member("one"), Member("two")
     driver.join(one, "foo")

@@ -254,6 +254,7 @@ def told(group: ConsumerGroup | None) -> dict[str, Any] | None:
     """All of a group but its deadlines, and the last look at its topics."""
     forgotten = {"session_deadlines_ms", "rebalance_deadlines", "_earliest_deadline_ms"}
     forgotten |= {"hashed_at_change", "is_resolving_regexes", "first_change_ms", "last_change_ms", "waiting_joins"}
+    forgotten |= {"has_lost_members"}
     if group is None:
         return None
     return {name: getattr(group, name) for name in ConsumerGroup.__slots__ if name not in forgotten}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import pytest
 
 from barnabas.groups.classic_state import GroupSettings
@@ -432,3 +434,72 @@ def test_it_rebalances_where_others_still_have_what_the_static_member_is_to_get(
     refused = group.answers[group.sync(back, instance_id="i")]
     assert refused.error_code != Error.NONE, "the other member still reads what it would be given"
     assert group.heartbeat(classic, CLASSIC_GENERATION) is not Error.NONE
+
+
+# Staying up.
+
+
+class ClassicClient:
+    """A classic member that rejoins whenever it is told to, and owns what it was last given."""
+
+    def __init__(self, group: Driver, member_id: str) -> None:
+        self.group = group
+        self.member_id = member_id
+        self.generation = -1
+        self.owned: list[int] = []
+
+    def rejoin(self) -> None:
+        joined = rejoin(self.group, self.member_id, self.owned)
+        self.generation = joined.generation_id
+        call = self.group.sync(joined)
+        if self.group.answers[call].error_code == Error.NONE:
+            self.owned = sorted(self.group.synced(call).get("foo", ()))
+
+    def beat(self) -> None:
+        if self.group.heartbeat(self.member_id, self.generation) is Error.REBALANCE_IN_PROGRESS:
+            self.rejoin()
+
+
+def go_on(group: Driver, *clients: ClassicClient) -> list[list[int]]:
+    """What each has when all have sent heartbeats for a while."""
+    for _ in range(5):
+        for client in clients:
+            client.beat()
+        group.pass_time(3_000)
+    return [client.owned for client in clients]
+
+
+@pytest.fixture(params=[0, 50], ids=["without gathering", "gathering"])
+def left_to_classic_members(request: pytest.FixtureRequest) -> tuple[Driver, ClassicClient, ClassicClient]:
+    """A consumer group that stays one, though the last member of the newer protocol has gone."""
+    group = driver(assignment_interval_ms=1_000, gathering_ms=request.param, migration_policy="upgrade")
+    first, second = (ClassicClient(group, member_id) for member_id in halves(group))
+    group.begin_to_beat(join(GROUP, "new", "foo"))
+    group.pass_time(2_000)
+    first.rejoin()
+    second.rejoin()
+    group.beat(leave(GROUP, "new"))
+    group.pass_time(2_000)
+    assert sorted(chain.from_iterable(go_on(group, first, second))) == [0, 1, 2, 3]
+    assert group.state() == ("consumer", "Stable")
+    return group, first, second
+
+
+def test_a_classic_member_that_comes_to_its_like_in_a_consumer_group_gets_its_share(
+    left_to_classic_members: tuple[Driver, ClassicClient, ClassicClient],
+) -> None:
+    group, first, second = left_to_classic_members
+    third = ClassicClient(group, group.joined(group.join(metadata=subscription(["foo"]))).member_id)
+    third.rejoin()
+    shares = go_on(group, first, second, third)
+    assert sorted(chain.from_iterable(shares)) == [0, 1, 2, 3]
+    assert sorted(map(len, shares)) == [1, 1, 2]
+
+
+def test_what_a_classic_member_leaves_to_its_like_in_a_consumer_group_is_not_left_idle(
+    left_to_classic_members: tuple[Driver, ClassicClient, ClassicClient],
+) -> None:
+    group, first, second = left_to_classic_members
+    assert group.leave(second.member_id) is Error.NONE
+    group.pass_time(1_000)
+    assert go_on(group, first) == [[0, 1, 2, 3]]

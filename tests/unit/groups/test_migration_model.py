@@ -3,7 +3,7 @@ Whatever happens, no partition has two readers in the group, and left alone all 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -167,7 +167,7 @@ class ConsumerClient:
 
 
 class MigrationMachine(RuleBasedStateMachine):
-    settings_of_groups: ClassVar[dict[str, int]] = {}
+    settings_of_groups: ClassVar[dict[str, Any]] = {}
 
     def __init__(self) -> None:
         super().__init__()
@@ -261,15 +261,25 @@ class MigrationMachine(RuleBasedStateMachine):
 class GatheringMigrationMachine(MigrationMachine):
     """The same where assignments have to wait, and members of the newer protocol for the answers to their joins."""
 
-    settings_of_groups: ClassVar[dict[str, int]] = {"assignment_interval_ms": 1_000, "gathering_ms": 50}
+    settings_of_groups: ClassVar[dict[str, Any]] = {"assignment_interval_ms": 1_000, "gathering_ms": 50}
 
 
-for machine in (MigrationMachine, GatheringMigrationMachine):
+class UpgradeMachine(GatheringMigrationMachine):
+    """The same where a consumer group stays one, also when all of its members are classic."""
+
+    settings_of_groups: ClassVar[dict[str, Any]] = {
+        **GatheringMigrationMachine.settings_of_groups,
+        "migration_policy": "upgrade",
+    }
+
+
+for machine in (MigrationMachine, GatheringMigrationMachine, UpgradeMachine):
     machine.TestCase.settings = settings(
         max_examples=100, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )
 TestMigration = MigrationMachine.TestCase
 TestGatheringMigration = GatheringMigrationMachine.TestCase
+TestUpgrade = UpgradeMachine.TestCase
 
 
 def test_a_group_that_comes_down_and_goes_up_again_knows_what_its_members_still_read() -> None:

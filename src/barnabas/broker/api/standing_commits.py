@@ -3,7 +3,7 @@
 A consumer commits the partitions that it reads, over and over. Of such a request everything stays the same but the
 offsets and leader epochs, and of its answer everything. So a connection keeps its last commit, and takes the next one
 of the same size apart by a ready-made layout: what is fixed is compared, and what is not goes into the request that was
-decoded then. It holds as long as the topics do.
+decoded then. It holds as long as its topics are what they were.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class StandingCommit:
         self.request = request
         self._body = body
         self._version = version
-        self._topics = topics
+        self._topics = [topics.get(topic.name) for topic in request.topics]
+        """Not all of the cluster's: an old image of those is no small thing to keep for an idle connection."""
         self._partitions: list[m.OffsetCommitRequest.OffsetCommitRequestPartition] = []
         self._layout: Struct | None = None
         """Made when a second commit has the size of the first."""
@@ -58,7 +59,11 @@ class StandingCommit:
 
     def is_repeated_by(self, body: memoryview, version: int, topics: TopicsImage) -> bool:
         """Whether a request is this one but for its offsets. If so, they are in `request` from here on."""
-        if len(body) != len(self._body) or version != self._version or topics is not self._topics:
+        if len(body) != len(self._body) or version != self._version:
+            return False
+        if any(
+            topics.get(topic.name) is not known for topic, known in zip(self.request.topics, self._topics, strict=True)
+        ):
             return False
         layout = self._layout or self._lay_out()
         if layout is None:

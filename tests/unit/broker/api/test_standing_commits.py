@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import given
@@ -18,8 +17,22 @@ if TYPE_CHECKING:
 
     from barnabas.metadata.image import TopicsImage
 
-TOPICS: TopicsImage = SimpleNamespace()  # type: ignore[assignment]
-"""Only which one it is matters here."""
+
+class SomeTopics:
+    """Has a topic of every name. Only which one it is matters here."""
+
+    def __init__(self, *changed: str) -> None:
+        self._changed = {name: object() for name in changed}
+
+    def get(self, name: str) -> object:
+        return self._changed.get(name, "as ever")
+
+
+def topics(*changed: str) -> TopicsImage:
+    return cast("TopicsImage", SomeTopics(*changed))
+
+
+TOPICS = topics()
 VERSIONS = (8, 9, 10)
 
 int32s = st.integers(-(2**31), 2**31 - 1)
@@ -108,10 +121,11 @@ def test_a_commit_that_differs_in_more_than_offsets_is_decoded(change: Callable[
     assert standing.request == a_commit()
 
 
-def test_other_topics_of_the_cluster_or_another_version_make_a_commit_be_decoded() -> None:
+def test_a_topic_that_has_changed_or_another_version_makes_a_commit_be_decoded() -> None:
     body = encode(a_commit(), 8)
     standing = stand(body, 8)
-    assert not standing.is_repeated_by(memoryview(body), 8, SimpleNamespace())  # type: ignore[arg-type]
+    assert not standing.is_repeated_by(memoryview(body), 8, topics("orders"))
+    assert standing.is_repeated_by(memoryview(body), 8, topics("another"))
     assert not standing.is_repeated_by(memoryview(body), 9, TOPICS)
     assert standing.is_repeated_by(memoryview(body), 8, TOPICS)
 
