@@ -26,6 +26,7 @@ setup: $(VENV)/.stamp
 
 $(VENV)/.stamp: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Barnabas needs Python 3.11 or newer: set PYTHON=/path/to/python3.11"; exit 1; }
+	@echo "setting up $(VENV), which takes a minute or two"
 	@$(PYTHON) -m venv --clear $(VENV) || { echo "cannot make a virtual environment: apt-get install python3-venv"; exit 1; }
 	@$(BIN)/pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 DEADLINE_S = 30
+CONNECT_S = 10
+QUIET = 2
+"""The level of librdkafka's log at which it keeps attempts to connect to itself."""
 POLL_S = 1
 
 
@@ -83,7 +86,13 @@ def in_full(folder: str) -> str:
 
 def create_topics(bootstrap: str, topics: Iterable[str], *, partitions: int = 2, **settings: str) -> None:
     """Makes those that are not there yet. Settings are the topic's, as in `cleanup_policy="compact"`."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": QUIET})
+    try:
+        admin.list_topics(timeout=CONNECT_S)
+    except KafkaException:
+        raise SystemExit(
+            f"nobody answers at {bootstrap}: `barnabas start` starts a node, and --bootstrap names another"
+        ) from None
     config = {name.replace("_", "."): value for name, value in settings.items()}
     made = admin.create_topics([NewTopic(topic, partitions, config=config) for topic in topics])
     for done in made.values():

@@ -125,4 +125,5 @@ def run_example(name: str, *arguments: str, python: Path, folder: Path) -> str:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "Py4JException" not in done.stderr, "it ends without noise"
     return done.stdout

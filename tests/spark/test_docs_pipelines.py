@@ -19,7 +19,7 @@ ADDRESS = "127.0.0.1:9092"
 
 def test_the_programs_on_pipelines_print_what_the_page_says(spark: SparkSession, node: Peer) -> None:
     blocks = re.findall(r"^```(python|text)\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    assert [kind for kind, _ in blocks].count("text") == 4
+    assert [kind for kind, _ in blocks].count("text") == 5
     names: dict[str, Any] = {}
     printed = ""
     for kind, content in blocks:

@@ -84,7 +84,11 @@ def test_many_rows_of_several_tasks_arrive_once_and_leave_no_marker_of_a_task(
         ("'v' as key", {}, "column value is missing"),
         ("'v' as value", {"topic": ""}, "option topic is empty"),
         ("'v' as value", {"tpoic": "x"}, "option tpoic is not known to the sink; did you mean topic?"),
-        ("'v' as value", {"topic": "nowhere"}, "topic 'nowhere' does not exist"),
+        (
+            "'v' as value",
+            {"topic": "nowhere"},
+            "option topic names 'nowhere', a topic that does not exist: create it first",
+        ),
         ("'v' as value", {"path": "orders"}, "rows go to topics, not to paths; use option topic"),
         ("'v' as value", {"kafka.acks": "1"}, "option kafka.acks is not all"),
     ],

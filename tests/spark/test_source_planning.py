@@ -118,12 +118,22 @@ def test_filters_leave_less_to_read(node: Peer, seconds: str) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"startingOffsets": '{{"{topic}": {{"0": 1}}}}'}, "says nothing of {topic}-1"),
+        (
+            {"startingOffsets": '{{"{topic}": {{"0": 1}}}}'},
+            "option startingOffsets says nothing of {topic}-1: give an offset or -2 (earliest) to each",
+        ),
+        (
+            {"startingOffsets": '{{"{topic}": {{"0": 1}}, "other": {{"0": 1}}}}'},
+            "option startingOffsets says nothing of {topic}-1, and names other-0, which would not be read: give",
+        ),
         (
             {"startingOffsets": '{{"{topic}": {{"0": 1, "1": 1, "2": 1}}}}'},
             "names {topic}-2, which are not among the partitions to be read",
         ),
-        ({"endingOffsets": '{{"{topic}": {{"0": 1}}}}'}, "option endingOffsets says nothing of {topic}-1"),
+        (
+            {"endingOffsets": '{{"{topic}": {{"0": 1}}}}'},
+            "option endingOffsets says nothing of {topic}-1: give an offset or -1",
+        ),
         (
             {"startingOffsets": '{{"{topic}": {{"0": 8, "1": 0}}}}', "endingTimestamp": str(START_MS + SECOND_MS)},
             "puts the start of {topic}-0 at offset 8, after its end at offset 1",

@@ -7,6 +7,7 @@ lengthened by chance so that the clients of a broker that came back do not all k
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -21,11 +22,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_log = logging.getLogger(__name__)
+
 BACKOFF_GROWTH: Final = 2.0
 BACKOFF_JITTER: Final = 0.2
 
 ABSENCE_S: Final = 1.0
 """How long a topic must be missing to be believed: brokers may hear of a new topic a moment after its creator."""
+
+PATIENCE_S: Final = 3.0
+"""After so long a person would like to know what a call waits for."""
 
 _TIMEOUT_MIN_S: Final = 0.001
 """A socket takes a timeout of 0 for "do not block"."""
@@ -101,6 +107,7 @@ class Attempts:
         self.failures = 0
         self._absent_since: float | None = None
         self._last: KafkaError | None = None
+        self._has_told = False
 
     @property
     def remaining_s(self) -> float:
@@ -134,6 +141,9 @@ class Attempts:
             raise KafkaError(
                 failure.error, f"{failure.message} (given up after {self.failures} tries in {elapsed_s:.1f} s)"
             ) from failure
+        if not self._has_told and time.monotonic() - self._started > PATIENCE_S:
+            self._has_told = True
+            _log.warning("%s; trying for %.0f s more (default.api.timeout.ms)", failure.message, self.remaining_s)
         time.sleep(wait_s)
 
 

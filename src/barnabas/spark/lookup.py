@@ -73,10 +73,9 @@ class Lookup:
         if isinstance(selection, Subscribe):
             missing = sorted(set(selection.topics) - {topic for topic, _ in present})
             if missing:
-                raise OptionError(
-                    "subscribe",
-                    f"names {', '.join(map(repr, missing))}, which the cluster does not have{self._near(missing)}",
-                )
+                named = ", ".join(map(repr, missing))
+                near = similar_topics(self.cluster, missing)
+                raise OptionError("subscribe", f"names {named}, which the cluster does not have{near}")
         elif isinstance(selection, Assign) and (absent := set(selection.partitions) - present.keys()):
             raise OptionError("assign", f"names {describe(absent)}, which the cluster does not have")
         return sorted(present)
@@ -140,10 +139,11 @@ class Lookup:
             return self._by_time(dict.fromkeys(places, position.timestamp_ms), latest, side, f"{side}Timestamp")
         if isinstance(position, SpecificTimestamps):
             name = f"{side}OffsetsByTimestamp"
-            _check_complete(position.timestamps_ms, places, name)
+            _check_complete(position.timestamps_ms, places, name, "a time")
             return self._by_time(position.timestamps_ms, latest, side, name)
         assert isinstance(position, SpecificOffsets)
-        _check_complete(position.offsets, places, f"{side}Offsets")
+        known = {"starting": "an offset or -2 (earliest)", "ending": "an offset or -1 (latest)"}
+        _check_complete(position.offsets, places, f"{side}Offsets", known[side])
         offsets = dict(position.offsets)
         if symbolic := [place for place, offset in offsets.items() if offset == EARLIEST]:
             offsets |= self.earliest(symbolic)
@@ -223,14 +223,6 @@ class Lookup:
         self._some_topic_missing = len(found) < len(names)
         return found
 
-    def _near(self, missing: list[str]) -> str:
-        """Topics with names like those that are missing, as the end of a sentence."""
-        from difflib import get_close_matches
-
-        names = [each.name for each in self.cluster.metadata(None).values() if not each.is_internal]
-        close = [match for name in missing for match in get_close_matches(name, names, n=1)]
-        return f"; did you mean {', '.join(map(repr, close))}?" if close else ""
-
     def _retrying(self, ask: Callable[[Cluster], T]) -> T:
         """Ask as often as `fetchOffset.numRetries` allows; each time the client itself tries for a while.
 
@@ -247,9 +239,22 @@ class Lookup:
         return ask(cluster)
 
 
-def _check_complete(named: Collection[TopicPartition], places: Collection[TopicPartition], option: str) -> None:
+def _check_complete(
+    named: Collection[TopicPartition], places: Collection[TopicPartition], option: str, remedy: str
+) -> None:
     """Offsets for some partitions only would leave open what happens to the others."""
+    too_many = set(named) - set(places)
     if too_few := set(places) - set(named):
-        raise OptionError(option, f"says nothing of {describe(too_few)}: give -2 (earliest) or -1 (latest) to those")
-    if too_many := set(named) - set(places):
+        unread = f", and names {describe(too_many)}, which would not be read" if too_many else ""
+        raise OptionError(option, f"says nothing of {describe(too_few)}{unread}: give {remedy} to each")
+    if too_many:
         raise OptionError(option, f"names {describe(too_many)}, which are not among the partitions to be read")
+
+
+def similar_topics(cluster: Cluster, missing: Iterable[str]) -> str:
+    """Topics with names like those that are missing, as the end of a sentence."""
+    from difflib import get_close_matches
+
+    names = [each.name for each in cluster.metadata(None).values() if not each.is_internal]
+    close = [match for name in missing for match in get_close_matches(name, names, n=1)]
+    return f"; did you mean {', '.join(map(repr, close))}?" if close else ""

@@ -164,7 +164,7 @@ def begin(
         return BatchMarker(run, start_id, now_ms, 0)
     if found.run.query_id != run.query_id:
         if options.on_lost_checkpoint is OnLostCheckpoint.FAIL:
-            raise MarkerError(_lost_checkpoint(found, run, identity))
+            raise MarkerError(_lost_checkpoint(found, run, identity, options.checkpoint_location))
         return BatchMarker(run, start_id, now_ms, found.task_count)
     if found.run.batch_id > run.batch_id:
         raise MarkerError(
@@ -323,10 +323,11 @@ def _fields(group: str, metadata: str, types: dict[str, type]) -> dict[str, Any]
     return fields
 
 
-def _lost_checkpoint(found: BatchMarker, run: Run, identity: str) -> str:
+def _lost_checkpoint(found: BatchMarker, run: Run, identity: str, location: str | None) -> str:
+    checkpoint = "the checkpoint" if location is None else f"the checkpoint in {location}"
     return (
         f"query {found.run.query_id} has written up to batch {found.run.batch_id} under the identity {identity}, and "
-        f"this is batch {run.batch_id} of query {run.query_id}: the checkpoint was lost, or two queries share one "
+        f"this is batch {run.batch_id} of query {run.query_id}: {checkpoint} was lost, or two queries share one "
         "identity. Restore the checkpoint; or give this query another kafka.transactional.id; or, if it may begin "
         "again and write rows that the other one has written, start once with option onLostCheckpoint=restart"
     )

@@ -276,7 +276,9 @@ def _check_streaming(given: Given) -> None:
 def _check_batch(parsed: SourceOptions) -> None:
     start, end = parsed.starting, parsed.ending
     if isinstance(start, Latest):
-        raise OptionError("startingOffsets", "is latest: a batch query would read nothing; it takes earliest or JSON")
+        raise OptionError(
+            "startingOffsets", "is latest: a batch query would read nothing; it takes earliest, group or JSON"
+        )
     if isinstance(start, SpecificOffsets):
         _check_never(start.offsets, LATEST, "startingOffsets", "a batch query would read nothing from the latest on")
     if isinstance(end, SpecificOffsets):

@@ -15,8 +15,10 @@ Two sides do it, because neither sees everything:
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
+import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
@@ -46,6 +48,9 @@ COMMIT_TIMEOUT_MS: Final = 5_000
 """A batch is not held up for longer by a group that cannot be committed to."""
 RETRY_AFTER_S: Final = 10.0
 """Nor is every batch held up: after a failure none is committed for a while."""
+
+LAST_WORDS_S_MAX: Final = 5.0
+"""How long a program that ends waits for Spark to report on its last batches."""
 
 _STREAM_OF_A_PLAN: Final = "StreamingDataSourceV2ScanRelation"
 
@@ -105,6 +110,8 @@ class ProgressListener(StreamingQueryListener):
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._runs: dict[str, _Run] = {}
+        self._has_ended = threading.Condition()
+        """Notified when a run has."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         # The query is only to be had by its id while it runs, and its last progress is reported after its end.
@@ -121,9 +128,21 @@ class ProgressListener(StreamingQueryListener):
         """Nothing has been processed, so there is nothing to commit."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        run = self._runs.pop(str(event.runId), None)
+        with self._has_ended:
+            run = self._runs.pop(str(event.runId), None)
+            self._has_ended.notify_all()
         if run is not None:
             run.close()
+
+    def end_with_the_program(self) -> None:
+        """Hears Spark out on queries that have ended, and is not called any more: soon nobody would answer, and Spark
+        would fill the screen with that. Nothing is left to do where the session has been stopped."""
+        if self._spark.sparkContext._jsc is None:  # noqa: SLF001 (PySpark has no other way to tell)
+            return
+        if not self._spark.streams.active:
+            with self._has_ended:
+                self._has_ended.wait_for(lambda: not self._runs, LAST_WORDS_S_MAX)
+        self._spark.streams.removeListener(self)
 
 
 def listen(spark: SparkSession) -> None:
@@ -132,7 +151,9 @@ def listen(spark: SparkSession) -> None:
     A session of Spark Connect has its queries elsewhere; there, what the source does by itself has to do.
     """
     if hasattr(spark, "_jsparkSession") and spark not in _listened_to:
-        spark.streams.addListener(ProgressListener(spark))
+        listener = ProgressListener(spark)
+        spark.streams.addListener(listener)
+        atexit.register(listener.end_with_the_program)
         _listened_to.add(spark)
 
 

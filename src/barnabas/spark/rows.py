@@ -101,13 +101,23 @@ def check_columns(types: Mapping[str, str], *, topic: str | None) -> None:
         if name in _TYPES:
             accepted, described = _TYPES[name]
             if re.fullmatch(accepted, given, re.IGNORECASE) is None:
-                raise ColumnError(name, f"is of type {given}: the sink takes {described}; cast it")
+                raise ColumnError(name, f"is of type {given}: the sink takes {described}; {_remedy(name, given)}")
         elif name not in PASSED_OVER:
             raise ColumnError(name, f"is not known to the sink{_nearest(name)}")
     if VALUE not in types:
         raise ColumnError(VALUE, f"is missing: it holds what is written; there are {', '.join(types) or 'no columns'}")
     if topic is None and TOPIC not in types:
         raise ColumnError(TOPIC, "is missing, and option topic does not say either where the rows go")
+
+
+def _remedy(name: str, given: str) -> str:
+    """How to make a column of a type what the sink takes."""
+    if name == HEADERS:
+        is_map = given.startswith("map<")
+        return "make it of a map with map_entries(headers)" if is_map else "see array and struct in Spark's functions"
+    if name in (KEY, VALUE) and given.startswith(("struct<", "map<", "array<")):
+        return f"make JSON of it with to_json({name}), or have barnabas.spark.to_topic write all columns"
+    return "cast it"
 
 
 def read_rows(batch: pa.RecordBatch, *, topic: str | None, now_ms: int) -> Rows:

@@ -23,13 +23,14 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from barnabas.client.pool import borrowed
+from barnabas.protocol.errors import Error, KafkaError
 from barnabas.spark import marker_store
 from barnabas.spark.given import OptionError
 from barnabas.spark.markers import WRITE_PREFIX, Run, named_identity
 from barnabas.spark.resident import freeze_libraries
 from barnabas.spark.rows import check_columns
 from barnabas.spark.settings import OF_SINK, client_settings, ignored
-from barnabas.spark.sink_options import Delivery, parse_sink
+from barnabas.spark.sink_options import Delivery, absolute_location, is_relative, parse_sink
 from barnabas.spark.writing import (
     Batch,
     WritePlan,
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+    from barnabas.client.cluster import Cluster
 
 BATCH_ID: Final = "streaming.sql.batchId"
 QUERY_ID: Final = "sql.streaming.queryId"
@@ -69,8 +72,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         del overwrite  # complete mode: all results again in each batch, as a topic takes them
         self._plan = _plan(options, schema)
-        if self._plan.options.delivery is Delivery.EXACTLY_ONCE and named_identity(self._plan.options) is None:
-            _warn_of_no_name()
+        if self._plan.options.delivery is Delivery.EXACTLY_ONCE:
+            _warn_of_doubtful_name(self._plan, options.get("checkpointLocation"))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskDone:
         freeze_libraries()
@@ -132,12 +135,19 @@ def _warn(warning: str) -> None:
     _log.warning("%s", warning)
 
 
-def _warn_of_no_name() -> None:
-    _warn(
-        "a query that writes exactly once has neither option checkpointLocation nor kafka.transactional.id (sinks do "
-        "not know the setting spark.sql.streaming.checkpointLocation): if its checkpoint is lost, that is not noticed, "
-        "and rows are written again"
-    )
+def _warn_of_doubtful_name(plan: WritePlan, location: str | None) -> None:
+    if named_identity(plan.options) is None:
+        _warn(
+            "a query that writes exactly once has neither option checkpointLocation nor kafka.transactional.id (sinks "
+            "do not know the setting spark.sql.streaming.checkpointLocation): if its checkpoint is lost, that is not "
+            "noticed, and rows are written again"
+        )
+    elif plan.options.producer.transactional_id is None and location is not None and is_relative(location):
+        _warn(
+            f"option checkpointLocation is {location!r}, which is taken from the folder that the program was started "
+            f"in ({absolute_location(location)}): started in another one it is another query, and writes everything "
+            "again"
+        )
 
 
 def _plan(options: Mapping[str, str], schema: StructType) -> WritePlan:
@@ -148,10 +158,25 @@ def _plan(options: Mapping[str, str], schema: StructType) -> WritePlan:
     plan = WritePlan(parsed, client_settings(parsed.client))
     for warning in ignored(plan.settings, OF_SINK, "this sink"):
         _warn(warning)
-    if topics := {topic for topic in (parsed.topic, parsed.marker_topic) if topic is not None}:
+    named = {"topic": parsed.topic, "markerTopic": parsed.marker_topic}
+    if any(named.values()):
         with borrowed(plan.settings) as cluster:
-            cluster.metadata(topics)
+            for option, topic in named.items():
+                if topic is not None:
+                    _check_topic(cluster, option, topic)
     return plan
+
+
+def _check_topic(cluster: Cluster, option: str, topic: str) -> None:
+    try:
+        cluster.metadata([topic])
+    except KafkaError as failure:
+        if failure.error is not Error.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        from barnabas.spark.lookup import similar_topics
+
+        why = f"names {topic!r}, a topic that does not exist: create it first, or correct the name"
+        raise OptionError(option, why + similar_topics(cluster, [topic])) from failure
 
 
 def _task_context() -> TaskContext:

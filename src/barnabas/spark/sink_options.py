@@ -167,6 +167,10 @@ def absolute_location(location: str) -> str:
     return "/" + os.path.abspath(location).lstrip("/")
 
 
+def is_relative(location: str) -> bool:
+    return not location.startswith("/") and _SCHEME.match(location) is None
+
+
 def _checkpoint(given: Given) -> str | None:
     location = given.text("checkpointLocation")
     return None if location is None else absolute_location(location)

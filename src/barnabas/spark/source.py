@@ -24,7 +24,7 @@ from barnabas.spark.batch_reader import BatchReader, FilteringBatchReader
 from barnabas.spark.given import OptionError
 from barnabas.spark.options import Query, SourceOptions, parse_source
 from barnabas.spark.pushdown import filters_are_pushed
-from barnabas.spark.stream_reader import StreamReader
+from barnabas.spark.stream_reader import RefusedStreamReader, StreamReader
 from barnabas.spark.tasks import ReadPlan, plan_read
 
 if TYPE_CHECKING:
@@ -59,7 +59,10 @@ class BarnabasDataSource(DataSource):
         return FilteringBatchReader(plan) if filters_are_pushed() else BatchReader(plan)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
-        return StreamReader(self._plan(Query.STREAMING, schema))
+        try:
+            return StreamReader(self._plan(Query.STREAMING, schema))
+        except OptionError as refusal:
+            return RefusedStreamReader(refusal)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from barnabas.spark.sink import BatchWriter

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     import pyarrow
 
+    from barnabas.spark.given import OptionError
     from barnabas.spark.progress import GroupProgress
     from barnabas.spark.tasks import ReadPlan
 
@@ -81,6 +82,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 _log.warning("%s", warning)
             self._driver = _Driver(self._plan)
         return self._driver
+
+
+class RefusedStreamReader(StreamReader):
+    """Says what is wrong with the options as soon as it is asked for anything. Where it is said while a reader is made,
+    PySpark buries it under an error of its own."""
+
+    def __init__(self, refusal: OptionError) -> None:
+        self._refusal = refusal
+        self._driver = None
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        raise self._refusal
+
+    def _on_driver(self) -> _Driver:
+        raise self._refusal
 
 
 class _Driver:

@@ -42,11 +42,18 @@ def test_what_was_read_from_a_topic_can_be_written_as_it_is() -> None:
         ({"key": "string"}, "column value is missing: it holds what is written; there are key"),
         ({}, "column value is missing: it holds what is written; there are no columns"),
         ({"value": "int"}, "column value is of type int: the sink takes string or binary; cast it"),
+        (
+            {"value": "struct<a:int>"},
+            "column value is of type struct<a:int>: the sink takes string or binary; make JSON",
+        ),
         ({"value": "string", "key": "bigint"}, "column key is of type bigint"),
         ({"value": "string", "partition": "bigint"}, "column partition is of type bigint: the sink takes int"),
         ({"value": "string", "timestamp": "bigint"}, "column timestamp is of type bigint: the sink takes timestamp"),
         ({"value": "string", "topic": "binary"}, "column topic is of type binary: the sink takes string"),
-        ({"value": "string", "headers": "map<string,binary>"}, "column headers is of type map<string,binary>"),
+        (
+            {"value": "string", "headers": "map<string,binary>"},
+            "column headers is of type map<string,binary>: the sink takes array<struct<key: string, value: binary>>",
+        ),
         ({"value": "string", "header": "string"}, "column header is not known to the sink; did you mean headers?"),
         ({"value": "string", "amount": "int"}, "column amount is not known to the sink; drop it"),
     ],
@@ -55,6 +62,11 @@ def test_a_column_that_cannot_be_written_is_named(columns: dict[str, str], compl
     with pytest.raises(ColumnError) as failure:
         check_columns(columns, topic="t")
     assert str(failure.value).startswith(complaint)
+
+
+def test_how_to_make_headers_of_a_map_is_said() -> None:
+    with pytest.raises(ColumnError, match=r"; make it of a map with map_entries\(headers\)"):
+        check_columns({"value": "string", "headers": "map<string,binary>"}, topic="t")
 
 
 def test_without_a_topic_in_option_or_column_nothing_is_written() -> None:
