@@ -61,10 +61,9 @@ class StandingCommit:
         """Whether a request is this one but for its offsets. If so, they are in `request` from here on."""
         if len(body) != len(self._body) or version != self._version:
             return False
-        if any(
-            topics.get(topic.name) is not known for topic, known in zip(self.request.topics, self._topics, strict=True)
-        ):
-            return False
+        for topic, known in zip(self.request.topics, self._topics, strict=True):
+            if topics.get(topic.name) is not known:
+                return False
         layout = self._layout or self._lay_out()
         if layout is None:
             return False
@@ -78,8 +77,10 @@ class StandingCommit:
 
     def finish(self, response: m.OffsetCommitResponse) -> Any:
         """The answer as it is sent. That all offsets are committed is encoded once."""
-        if any(partition.error_code for topic in response.topics for partition in topic.partitions):
-            return response
+        for topic in response.topics:
+            for partition in topic.partitions:
+                if partition.error_code:
+                    return response
         if self._answer is None:
             self._answer = codec.encode(response, self._version)
         return self._answer

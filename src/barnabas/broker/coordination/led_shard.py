@@ -195,9 +195,11 @@ class LedShard(Generic[S]):
     def _take(self, effects: Effects) -> None:
         if effects.records:
             self._written.append(effects)
-        self._orders += effects.orders
-        for note in effects.notes:
-            logger.info("%s", note)
+        if effects.orders:
+            self._orders += effects.orders
+        if effects.notes:
+            for note in effects.notes:
+                logger.info("%s", note)
         for waiting, answer in cast("Answers", effects.answers):
             self.answer(waiting, answer)
         self._surroundings.on_step(self)
