@@ -324,10 +324,10 @@ def _fields(group: str, metadata: str, types: dict[str, type]) -> dict[str, Any]
 
 
 def _lost_checkpoint(found: BatchMarker, run: Run, identity: str, location: str | None) -> str:
-    checkpoint = "the checkpoint" if location is None else f"the checkpoint in {location}"
+    where = "" if location is None else f" ({location})"
     return (
         f"query {found.run.query_id} has written up to batch {found.run.batch_id} under the identity {identity}, and "
-        f"this is batch {run.batch_id} of query {run.query_id}: {checkpoint} was lost, or two queries share one "
-        "identity. Restore the checkpoint; or give this query another kafka.transactional.id; or, if it may begin "
+        f"this is batch {run.batch_id} of query {run.query_id}: the checkpoint was lost{where}, or two queries share "
+        "one identity. Restore the checkpoint; or give this query another kafka.transactional.id; or, if it may begin "
         "again and write rows that the other one has written, start once with option onLostCheckpoint=restart"
     )
