@@ -39,7 +39,7 @@ demo: java
 	@$(BIN)/python -m examples.demo
 
 test: java lint
-	@$(BIN)/python -m pytest --numprocesses 2 --no-loadscope-reorder
+	@$(BIN)/python -m pytest --numprocesses 3 --no-loadscope-reorder
 
 lint: setup
 	@$(BIN)/ruff check .
