@@ -503,3 +503,13 @@ def test_what_a_classic_member_leaves_to_its_like_in_a_consumer_group_is_not_lef
     assert group.leave(second.member_id) is Error.NONE
     group.pass_time(1_000)
     assert go_on(group, first) == [[0, 1, 2, 3]]
+
+
+def test_who_joins_and_leaves_a_group_that_is_classic_again_then_is_told_so() -> None:
+    group = driver(assignment_interval_ms=1_000, gathering_ms=50)
+    halves(group)
+    call = group.begin_to_beat(join(GROUP, "new", "foo"))
+    assert call not in group.answers
+    group.beat(leave(GROUP, "new"))
+    assert group.state()[0] == "classic"
+    assert group.answered(call).error_code == Error.UNKNOWN_MEMBER_ID
