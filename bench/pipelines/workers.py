@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 INTERVAL_SECONDS = 0.05
-DAEMON = b"pyspark.daemon"
-"""Workers are forks of a process that was started under this name, and keep it."""
+DAEMONS = (b"pyspark.daemon", b"barnabas.spark_daemon")
+"""Workers are forks of processes that were started under these names, and keep them."""
 
 
 class PeakMemory:
@@ -42,7 +42,8 @@ class PeakMemory:
 
 def _resident_bytes(pid: int) -> int:
     try:
-        is_worker = DAEMON in Path(f"/proc/{pid}/cmdline").read_bytes()
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        is_worker = not set(command).isdisjoint(DAEMONS)
         return procfs.resident_bytes_of_one(pid) if is_worker else 0
     except (FileNotFoundError, ProcessLookupError):
         return 0  # it ended between two looks

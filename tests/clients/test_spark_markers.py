@@ -12,11 +12,12 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.pool import borrowed
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
-from barnabas.spark import forget_output, marker_store, sink, writing
+from barnabas.spark import forget_output, marker_store, sink, write_plan
 from barnabas.spark.given import OptionError
 from barnabas.spark.markers import MarkerError, Output, Run, identity_of, task_name
 from barnabas.spark.sink import StreamWriter, TaskDone
-from barnabas.spark.writing import begin_write, find_batch, write_exactly_once
+from barnabas.spark.write_plan import begin_write, find_batch
+from barnabas.spark.writing import write_exactly_once
 from tests.clients.committed import read_committed
 from tests.clients.with_confluent import ConfluentClient
 from tests.clients.writes import PARTITIONS, QUERY, RUN, START, numbers, plan, rows, write_by, write_once
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from barnabas.spark.markers import BatchMarker
-    from barnabas.spark.writing import Batch, WritePlan
+    from barnabas.spark.write_plan import Batch, WritePlan
     from tests.peers import Peer
 
 pytestmark = pytest.mark.usefixtures("no_connections_from_before")
@@ -267,8 +268,8 @@ def test_a_batch_write_may_take_its_time(node: Peer, output: str, monkeypatch: p
 
 
 def let_time_pass(duration_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    now_ms = writing._now_ms()
-    monkeypatch.setattr(writing, "_now_ms", lambda: now_ms + duration_ms)
+    now_ms = write_plan.now_ms()
+    monkeypatch.setattr(write_plan, "now_ms", lambda: now_ms + duration_ms)
 
 
 def test_the_marker_of_a_batch_stays_where_its_query_may_come_back(node: Peer, output: str) -> None:

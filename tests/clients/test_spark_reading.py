@@ -13,9 +13,9 @@ from barnabas.client.offsets import READ_COMMITTED
 from barnabas.client.settings import ClientSettings
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.spark.decoding import COLUMNS_WITH_HEADERS, schema_of
-from barnabas.spark.fetching import FetchSettings
 from barnabas.spark.planning import DataLossError, OffsetRange
 from barnabas.spark.reading import read_range
+from barnabas.spark.settings import FetchSettings
 from tests.clients.adapter import CODECS, Codec, Message, ProducerOptions
 from tests.clients.with_confluent import ConfluentClient
 from tests.peers import open_files, wait_until

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pyspark
+
 import barnabas.spark
 
 if TYPE_CHECKING:
@@ -62,3 +64,13 @@ def test_a_session_that_is_there_is_taken_with_its_settings(spark: SparkSession)
     same = barnabas.spark.session("tests", settings={"spark.sql.caseSensitive": "false"})
     assert same.sparkContext is spark.sparkContext
     assert same.conf.get("spark.sql.shuffle.partitions") == before
+
+
+def test_tasks_begin_with_everything_imported_from_installed_packages(spark: SparkSession) -> None:
+    def look(_: int) -> tuple[object, ...]:
+        program = sys.modules["__main__"].__spec__
+        modules = "barnabas.spark.writing", "barnabas.spark.reading"
+        return program and program.name, sys.modules["pyspark"].__file__, *(name in sys.modules for name in modules)
+
+    found = spark.sparkContext.parallelize([0], 1).map(look).collect()
+    assert found == [("barnabas.spark_daemon", pyspark.__file__, True, True)]

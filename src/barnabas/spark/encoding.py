@@ -35,7 +35,8 @@ from barnabas.protocol.batch import (
 )
 from barnabas.protocol.compression import Codec, compress
 from barnabas.spark.packing import Varints, join, pack
-from barnabas.spark.rows import BYTES, HEADERS, ColumnError, Rows, data_of, lengths_of, offsets_of
+from barnabas.spark.rows import BYTES, Rows, data_of, lengths_of, offsets_of
+from barnabas.spark.sink_columns import HEADERS, ColumnError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,11 +7,9 @@ leader that moves or a broker that restarts is a delay, as in `client.cluster`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.client.offsets import READ_COMMITTED, local_start
-from barnabas.client.options import Options
 from barnabas.client.retries import LEADERSHIP_ERRORS, Attempts, RetriableError, error_of, failure_of, retrying
 from barnabas.client.wire import TRANSIENT, Connection, WireError
 from barnabas.protocol import messages as m
@@ -21,14 +19,14 @@ from barnabas.protocol.uuids import ZERO_UUID
 from barnabas.spark.batches import Batches, Wanted, survey
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from barnabas.client.cluster import Cluster
+    from barnabas.spark.settings import FetchSettings
 
     PartitionData = m.FetchResponse.PartitionData
     AbortedTransaction = m.FetchResponse.AbortedTransaction
 
-FETCH_BYTES: Final = 4 * 1024 * 1024
 FETCH_BYTES_MIN: Final = 64 * 1024
 RECORD_BYTES_GUESS: Final = 1_024
 ALLOWANCE: Final = 1.25
@@ -44,30 +42,6 @@ and answers are empty until then. There are no gaps there: topics that are compa
 
 _NAMES_VERSION_MAX: Final = 12
 """The last version of Fetch that names topics; later ones have their ids."""
-
-
-@dataclass(frozen=True)
-class FetchSettings:
-    """How records are asked for."""
-
-    max_bytes: int = FETCH_BYTES
-    """The size of an answer. A batch that is larger comes whole all the same."""
-    max_wait_ms: int = 500
-    timeout_ms: int = 120_000
-    """How long to wait for records that ought to be there, whatever keeps them."""
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, str], timeout_ms: int = timeout_ms) -> FetchSettings:
-        """From the options of Kafka's consumers, without a `kafka.` before their names."""
-        taken = Options(options)
-        return cls(
-            max_bytes=min(
-                taken.positive("max.partition.fetch.bytes", "fetch.message.max.bytes", default=cls.max_bytes),
-                taken.positive("fetch.max.bytes", default=cls.max_bytes),
-            ),
-            max_wait_ms=taken.positive("fetch.max.wait.ms", "fetch.wait.max.ms", default=cls.max_wait_ms),
-            timeout_ms=timeout_ms,
-        )
 
 
 class Answer(NamedTuple):

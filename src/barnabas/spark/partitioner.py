@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from barnabas.spark.rows import NO_PARTITION, PARTITION, ColumnError, Rows, data_of, lengths_of, offsets_of
+from barnabas.spark.rows import NO_PARTITION, Rows, data_of, lengths_of, offsets_of
+from barnabas.spark.sink_columns import PARTITION, ColumnError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,9 +16,10 @@ from barnabas.client.pool import borrowed
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.spark.batches import Wanted
 from barnabas.spark.decoding import BATCH_ROWS, COLUMNS, COLUMNS_WITH_HEADERS, Scratch, decode
-from barnabas.spark.fetching import Fetcher, FetchSettings
+from barnabas.spark.fetching import Fetcher
 from barnabas.spark.losses import ranges_gone, report, starts_missed
 from barnabas.spark.planning import DataLoss, OffsetRange
+from barnabas.spark.settings import FetchSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -32,7 +32,12 @@ rows in the same tasks as before, or the sink cannot tell what it has written: s
 LOCAL_DEFAULTS: Mapping[str, str] = {"spark.sql.shuffle.partitions": "4", "spark.ui.enabled": "false"}
 """What suits one machine besides. Spark's 200 shuffle partitions are made for hundreds of cores."""
 
+SAME_PYTHON_DEFAULTS: Mapping[str, str] = {"spark.python.daemon.module": "barnabas.spark_daemon"}
+"""What suits one machine where Spark runs this Python, which has this package: tasks begin with all of it imported."""
+
 _MASTER = "spark.master"
+_PYTHON = "spark.pyspark.python"
+_PYTHON_VARIABLE = "PYSPARK_PYTHON"
 _SET_BY_SPARK = ("spark.ui.showConsoleProgress",)
 """What Spark sets by itself for every Python program that it takes for a shell: nobody has asked for it."""
 
@@ -74,7 +79,11 @@ def given_settings(app_name: str, master: str | None, settings: Mapping[str, str
 
 def remaining_defaults(known: Mapping[str, str]) -> dict[str, str]:
     """The defaults about which nobody has said anything."""
-    defaults = {**DEFAULTS, **(LOCAL_DEFAULTS if is_local(known.get(_MASTER, DEFAULTS[_MASTER])) else {})}
+    defaults = dict(DEFAULTS)
+    if is_local(known.get(_MASTER, DEFAULTS[_MASTER])):
+        defaults |= LOCAL_DEFAULTS
+        if known.get(_PYTHON, os.environ.get(_PYTHON_VARIABLE)) == sys.executable:
+            defaults |= SAME_PYTHON_DEFAULTS
     return {name: value for name, value in defaults.items() if name not in known}
 
 
@@ -83,8 +92,8 @@ def prepare_environment() -> None:
     if _JVM_IS_THERE not in os.environ:
         os.environ["JAVA_HOME"] = str(find_java())
     # Workers are to be the same Python with the same packages, not whatever the PATH finds first.
-    if not os.environ.get("PYSPARK_PYTHON"):
-        os.environ["PYSPARK_PYTHON"] = sys.executable
+    if not os.environ.get(_PYTHON_VARIABLE):
+        os.environ[_PYTHON_VARIABLE] = sys.executable
 
 
 def _has_session() -> bool:

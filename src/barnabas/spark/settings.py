@@ -8,6 +8,7 @@ change would silently stay as it is.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
@@ -49,6 +50,8 @@ OF_SINK: Final = frozenset(
 )
 """Settings of a producer that mean something here."""
 
+FETCH_BYTES: Final = 4 * 1024 * 1024
+
 _NEARNESS: Final = 0.85
 _NEAR_AND_RIGHT: Final = frozenset(
     {
@@ -62,6 +65,30 @@ _NEAR_AND_RIGHT: Final = frozenset(
 )
 """Settings of the Java client and of librdkafka that mean nothing here, and are as near to one that does as a mistake
 would be."""
+
+
+@dataclass(frozen=True)
+class FetchSettings:
+    """How records are asked for."""
+
+    max_bytes: int = FETCH_BYTES
+    """The size of an answer. A batch that is larger comes whole all the same."""
+    max_wait_ms: int = 500
+    timeout_ms: int = 120_000
+    """How long to wait for records that ought to be there, whatever keeps them."""
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str], timeout_ms: int = timeout_ms) -> FetchSettings:
+        """From the options of Kafka's consumers, without a `kafka.` before their names."""
+        taken = Options(options)
+        return cls(
+            max_bytes=min(
+                taken.positive("max.partition.fetch.bytes", "fetch.message.max.bytes", default=cls.max_bytes),
+                taken.positive("fetch.max.bytes", default=cls.max_bytes),
+            ),
+            max_wait_ms=taken.positive("fetch.max.wait.ms", "fetch.wait.max.ms", default=cls.max_wait_ms),
+            timeout_ms=timeout_ms,
+        )
 
 
 def client_settings(client: Mapping[str, str]) -> ClientSettings:

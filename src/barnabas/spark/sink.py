@@ -27,18 +27,11 @@ from barnabas.protocol.errors import Error, KafkaError
 from barnabas.spark import marker_store
 from barnabas.spark.given import OptionError
 from barnabas.spark.markers import WRITE_PREFIX, Run, named_identity
-from barnabas.spark.resident import freeze_libraries
-from barnabas.spark.rows import check_columns
+from barnabas.spark.resident import settle_in
 from barnabas.spark.settings import OF_SINK, client_settings, ignored
+from barnabas.spark.sink_columns import check_columns
 from barnabas.spark.sink_options import Delivery, absolute_location, is_relative, parse_sink
-from barnabas.spark.writing import (
-    Batch,
-    WritePlan,
-    begin_write,
-    find_batch,
-    write_at_least_once,
-    write_exactly_once,
-)
+from barnabas.spark.write_plan import Batch, WritePlan, begin_write, find_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -76,7 +69,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
             _warn_of_doubtful_name(self._plan, options.get("checkpointLocation"))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskDone:
-        freeze_libraries()
+        from barnabas.spark.writing import write_at_least_once, write_exactly_once
+
+        settle_in()
         if self._plan.options.delivery is Delivery.AT_LEAST_ONCE:
             return TaskDone(None, *write_at_least_once(self._plan, iterator))
         context = _task_context()
@@ -90,7 +85,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         del batchId  # the tasks know it, and whose it is
-        freeze_libraries()
+        settle_in()
         batches = [each.batch for each in messages if isinstance(each, TaskDone) and each.batch is not None]
         was_begun_before = any(each.was_begun_before for each in batches)
         if was_begun_before or any(each.begun.task_count != len(messages) for each in batches):
@@ -111,7 +106,9 @@ class BatchWriter(DataSourceArrowWriter):
             self._batch = begin_write(self._plan, WRITE_PREFIX + str(uuid.uuid4()))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskDone:
-        freeze_libraries()
+        from barnabas.spark.writing import write_at_least_once, write_exactly_once
+
+        settle_in()
         if self._batch is None:
             return TaskDone(None, *write_at_least_once(self._plan, iterator))
         task = _task_context().partitionId()
@@ -125,6 +122,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._end(len(messages))
 
     def _end(self, task_count: int) -> None:
+        settle_in()
         if self._batch is not None:
             marker_store.end_write(self._plan.settings, self._batch.output, self._batch.begun, task_count)
 
@@ -152,7 +150,7 @@ def _warn_of_doubtful_name(plan: WritePlan, location: str | None) -> None:
 
 def _plan(options: Mapping[str, str], schema: StructType) -> WritePlan:
     """How to write rows of this schema, or what is wrong with options, columns or topics."""
-    freeze_libraries()
+    settle_in()
     parsed = parse_sink(options)
     check_columns({field.name: field.dataType.simpleString() for field in schema.fields}, topic=parsed.topic)
     plan = WritePlan(parsed, client_settings(parsed.client))

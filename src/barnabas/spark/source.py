@@ -1,6 +1,7 @@
 """`format("barnabas")`: what Spark asks for a source or a sink.
 
 Options are checked when a query is loaded, as far as it is known what they are for, and when it is planned or started.
+Spark does each of these in a process of its own, so each part is imported where it is needed.
 """
 
 from __future__ import annotations
@@ -20,15 +21,16 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from barnabas.spark.batch_reader import BatchReader, FilteringBatchReader
 from barnabas.spark.given import OptionError
 from barnabas.spark.options import Query, SourceOptions, parse_source
-from barnabas.spark.pushdown import filters_are_pushed
-from barnabas.spark.stream_reader import RefusedStreamReader, StreamReader
+from barnabas.spark.resident import settle_in
 from barnabas.spark.tasks import ReadPlan, plan_read
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
+
+    from barnabas.spark.batch_reader import BatchReader
+    from barnabas.spark.stream_reader import StreamReader
 
 FORMAT: Final = "barnabas"
 COLUMNS: Final = StructType(
@@ -52,13 +54,19 @@ class BarnabasDataSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
+        settle_in()
         return _columns(parse_source(self.options, query=None))
 
     def reader(self, schema: StructType) -> BatchReader:
+        from barnabas.spark.batch_reader import BatchReader, FilteringBatchReader
+        from barnabas.spark.pushdown import filters_are_pushed
+
         plan = self._plan(Query.BATCH, schema)
         return FilteringBatchReader(plan) if filters_are_pushed() else BatchReader(plan)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
+        from barnabas.spark.stream_reader import RefusedStreamReader, StreamReader
+
         try:
             return StreamReader(self._plan(Query.STREAMING, schema))
         except OptionError as refusal:

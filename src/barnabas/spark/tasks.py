@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from barnabas.client.offsets import READ_COMMITTED, READ_UNCOMMITTED
-from barnabas.spark.fetching import FetchSettings
 from barnabas.spark.options import Query, SourceOptions, parse_source
-from barnabas.spark.resident import freeze_libraries
-from barnabas.spark.settings import OF_SOURCE, client_settings, ignored, naming_the_option
+from barnabas.spark.resident import settle_in
+from barnabas.spark.settings import OF_SOURCE, FetchSettings, client_settings, ignored, naming_the_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,6 +41,7 @@ class ReadPlan:
 
 def plan_read(options: Mapping[str, str], query: Query) -> ReadPlan:
     """All that options say about a read, or what is wrong with them."""
+    settle_in()
     parsed = parse_source(options, query)
     settings = client_settings(parsed.client)
     with naming_the_option():
@@ -55,7 +55,7 @@ def read_partition(plan: ReadPlan, partition: InputPartition) -> Iterator[pyarro
         return iter(())
     from barnabas.spark.reading import read_range
 
-    freeze_libraries()
+    settle_in()
     return read_range(
         plan.settings,
         partition.value,

@@ -18,12 +18,12 @@ from barnabas.client.cluster import TRANSACTION_COORDINATOR, Call, Fault
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error, KafkaError
-from barnabas.spark.encoding import Author
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from barnabas.client.cluster import Cluster, TopicPartition
+    from barnabas.spark.encoding import Author
 
 FEATURE: Final = "transaction.version"
 FEATURE_LEVEL_V2: Final = 2
@@ -68,6 +68,8 @@ def protocol_of(cluster: Cluster) -> Protocol:
 
 def begin(cluster: Cluster, transactional_id: str, timeout_ms: int) -> Author:
     """A new epoch of a transactional id. What was open in an older one is aborted when this returns."""
+    from barnabas.spark.encoding import Author
+
     request = m.InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
     call = Call(ApiKey.INIT_PRODUCER_ID, lambda _: request, version_max=INIT_VERSION_MAX, retried=_BUSY)
     try:
@@ -85,6 +87,8 @@ def begin(cluster: Cluster, transactional_id: str, timeout_ms: int) -> Author:
 
 def new_producer(cluster: Cluster) -> Author:
     """A producer without transactions, whose batches are numbered."""
+    from barnabas.spark.encoding import Author
+
     request = m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
     response = cluster.ask_any(Call(ApiKey.INIT_PRODUCER_ID, lambda _: request, version_max=INIT_VERSION_MAX))
     return Author(response.producer_id, response.producer_epoch)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -13,10 +11,10 @@ import pyarrow as pa
 
 from barnabas.client.pool import borrowed
 from barnabas.protocol.errors import KafkaError
-from barnabas.spark import marker_store, markers, transacting
+from barnabas.spark import marker_store, markers, transacting, write_plan
 from barnabas.spark.checksums import MASK, checksum
 from barnabas.spark.encoding import Author, Limits, encode
-from barnabas.spark.markers import BatchMarker, Decision, Output, Run, TaskMarker
+from barnabas.spark.markers import BatchMarker, Decision, Run, TaskMarker
 from barnabas.spark.partitioner import Sticky, assign
 from barnabas.spark.producing import Producer
 from barnabas.spark.rows import Rows, read_rows
@@ -26,8 +24,9 @@ if TYPE_CHECKING:
 
     from barnabas.client.cluster import Cluster, TopicPartition
     from barnabas.client.settings import ClientSettings
-    from barnabas.spark.sink_options import SinkOptions
+    from barnabas.spark.sink_options import ProducerOptions
     from barnabas.spark.transacting import Protocol
+    from barnabas.spark.write_plan import Batch, WritePlan
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 CHUNK_ROWS: Final = 64 * 1024
@@ -35,64 +34,6 @@ CHUNK_ROWS: Final = 64 * 1024
 
 ABORT_TIMEOUT_MS: Final = 5_000
 """Aborting only spares readers the wait: whoever comes next with the transactional id does it anyway."""
-
-
-@dataclass(frozen=True)
-class WritePlan:
-    """How to write, as the options say. It travels to the tasks."""
-
-    options: SinkOptions
-    settings: ClientSettings
-
-    @property
-    def limits(self) -> Limits:
-        producer = self.options.producer
-        return Limits(
-            min(producer.batch_bytes, producer.request_bytes_max),
-            producer.request_bytes_max,
-            producer.codec,
-            producer.level,
-        )
-
-    def output(self, query_id: str) -> Output:
-        """What a streaming query writes."""
-        is_named = markers.named_identity(self.options) is not None
-        kept_ms = markers.NAMED_KEPT_MS if is_named else markers.UNNAMED_KEPT_MS
-        return Output(markers.identity_of(self.options, query_id), self._marker_place(), kept_ms)
-
-    def output_of_write(self, write_id: str) -> Output:
-        """What a batch write writes, which has no checkpoint to be named after."""
-        identity = self.options.producer.transactional_id or markers.IDENTITY_PREFIX + write_id
-        return Output(identity, self._marker_place(), markers.WRITE_KEPT_MS)
-
-    def _marker_place(self) -> TopicPartition:
-        """What markers are committed for: a partition that exists, whatever topics the rows go to."""
-        return self.options.marker_topic or self.options.topic or INTERNAL_TOPIC, 0
-
-
-INTERNAL_TOPIC: Final = "__consumer_offsets"
-"""It is there as soon as there is a group, which a marker is."""
-
-
-class Batch(NamedTuple):
-    """The batch of which a task writes a part, and what was known of it when the task began."""
-
-    output: Output
-    start_id: str
-    """Which start of the query this is."""
-    found: BatchMarker | None
-    begun: BatchMarker
-    """What must be there before the task writes."""
-
-    @property
-    def was_begun_before(self) -> bool:
-        """Whether an earlier start of the query has begun it: what that one wrote need not come again in this one."""
-        return self.begun.start_id != self.start_id
-
-    @property
-    def can_have_expired(self) -> bool:
-        """Whether a marker of it can be as old as markers become: not of a batch write, which is new."""
-        return self.begun.run.query_id != self.start_id
 
 
 class Outcome(NamedTuple):
@@ -125,22 +66,6 @@ def write_at_least_once(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> O
         producer.flush()
         _keep_author(plan, author, sequences)
         return Outcome(row_count, was_written_before=False)
-
-
-def find_batch(cluster: Cluster, plan: WritePlan, output: Output, run: Run, start_id: str) -> Batch:
-    """A batch of a streaming query as a task finds it; MarkerError if it must not be written."""
-    found = marker_store.read_batch(cluster, output)
-    return Batch(output, start_id, found, markers.begin(found, run, start_id, output.identity, plan.options, _now_ms()))
-
-
-def begin_write(plan: WritePlan, write_id: str) -> Batch:
-    """The one batch of a batch write, begun."""
-    output = plan.output_of_write(write_id)
-    with borrowed(plan.settings) as cluster:
-        found = marker_store.read_batch(cluster, output)
-        begun = markers.begin_write(found, write_id, output.identity, _now_ms())
-        marker_store.write_batch(cluster, output, begun)
-    return Batch(output, write_id, begun, begun)
 
 
 def write_exactly_once(
@@ -204,7 +129,7 @@ def _note_first(cluster: Cluster, batch: Batch) -> None:
 
 def _check_expiry(cluster: Cluster, plan: WritePlan, begun: BatchMarker, group: str) -> None:
     """Whether a marker that is not there has not been there before."""
-    now_ms = _now_ms()
+    now_ms = write_plan.now_ms()
     if not markers.needs_retention(begun, plan.options, now_ms):
         return
     try:
@@ -220,7 +145,7 @@ class _Writer:
 
     def __init__(self, plan: WritePlan, producer: Producer) -> None:
         self._topic = plan.options.topic
-        self._limits = plan.limits
+        self._limits = _limits(plan.options.producer)
         self._producer = producer
         self._sticky: dict[str, Sticky] = {}
 
@@ -267,7 +192,7 @@ def _abort(cluster: Cluster, author: Author, protocol: Protocol) -> None:
 
 def _rows_of(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> Iterator[Rows]:
     for chunk in _chunks(batches):
-        rows = read_rows(chunk, topic=plan.options.topic, now_ms=_now_ms())
+        rows = read_rows(chunk, topic=plan.options.topic, now_ms=write_plan.now_ms())
         yield rows if plan.options.include_headers else rows._replace(headers=None)
 
 
@@ -299,6 +224,11 @@ def _split(batch: pa.RecordBatch, size_bytes: int) -> Iterator[pa.RecordBatch]:
     rows_each = max(1, min(CHUNK_ROWS, batch.num_rows * 2 * CHUNK_BYTES // max(size_bytes, 1)))
     for start in range(0, batch.num_rows, rows_each):
         yield batch.slice(start, rows_each)
+
+
+def _limits(producer: ProducerOptions) -> Limits:
+    batch_bytes = min(producer.batch_bytes, producer.request_bytes_max)
+    return Limits(batch_bytes, producer.request_bytes_max, producer.codec, producer.level)
 
 
 def _by_topic(rows: Rows, topic: str | None) -> Iterator[tuple[str, Rows]]:
@@ -344,7 +274,3 @@ def _keep_author(plan: WritePlan, author: Author, sequences: dict[TopicPartition
         while len(_idle_authors) >= IDLE_AUTHORS_MAX:
             _idle_authors.pop(next(iter(_idle_authors)))
         _idle_authors[plan.settings] = _IdleAuthor(os.getpid(), author, sequences)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -16,7 +16,8 @@ from barnabas.protocol.compression import Codec
 from barnabas.protocol.records import decode_records
 from barnabas.spark.encoding import Author, Batch, Limits, RecordTooLargeError, encode, seal
 from barnabas.spark.packing import join, pack
-from barnabas.spark.rows import ColumnError, read_rows
+from barnabas.spark.rows import read_rows
+from barnabas.spark.sink_columns import ColumnError
 
 if TYPE_CHECKING:
     from barnabas.spark.rows import Rows

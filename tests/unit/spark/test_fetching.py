@@ -19,7 +19,8 @@ from barnabas.protocol.record import Record
 from barnabas.protocol.uuids import ZERO_UUID, Uuid
 from barnabas.spark.batches import Wanted
 from barnabas.spark.decoding import BATCH_ROWS, COLUMNS
-from barnabas.spark.fetching import EMPTY_ANSWERS_BELIEVED, FETCH_BYTES, FETCH_BYTES_MIN, Fetcher, FetchSettings
+from barnabas.spark.fetching import EMPTY_ANSWERS_BELIEVED, FETCH_BYTES_MIN, Fetcher
+from barnabas.spark.settings import FETCH_BYTES, FetchSettings
 from tests.unit.client.brokers import list_offsets_response
 
 if TYPE_CHECKING:

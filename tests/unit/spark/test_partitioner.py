@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
 
 from barnabas.spark.partitioner import LONG_KEY_BYTES, Partitions, Sticky, assign, by_key, murmur2, murmur2_of
-from barnabas.spark.rows import BYTES, ColumnError, Rows
+from barnabas.spark.rows import BYTES, Rows
+from barnabas.spark.sink_columns import ColumnError
 
 JAVA = {
     b"": 275_646_681,

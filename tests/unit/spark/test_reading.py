@@ -13,9 +13,9 @@ from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.batch import build_batch
 from barnabas.protocol.record import Record
-from barnabas.spark.fetching import FetchSettings
 from barnabas.spark.planning import DataLossError, OffsetRange
 from barnabas.spark.reading import read_range
+from barnabas.spark.settings import FetchSettings
 from tests.unit.client.brokers import FakeBroker, broker, knows, list_offsets_response, settings_for
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ import datetime
 import pyarrow as pa
 import pytest
 
-from barnabas.spark.rows import ColumnError, check_columns, read_rows
+from barnabas.spark.rows import read_rows
+from barnabas.spark.sink_columns import ColumnError, check_columns
 
 NOW_MS = 1_700_000_000_000
 

@@ -11,7 +11,14 @@ import pytest
 
 import barnabas.spark
 from barnabas.spark.java import JavaMissingError
-from barnabas.spark.session import DEFAULTS, LOCAL_DEFAULTS, given_settings, prepare_environment, remaining_defaults
+from barnabas.spark.session import (
+    DEFAULTS,
+    LOCAL_DEFAULTS,
+    SAME_PYTHON_DEFAULTS,
+    given_settings,
+    prepare_environment,
+    remaining_defaults,
+)
 
 # The package calls the function by the same name.
 session_module = import_module("barnabas.spark.session")
@@ -87,3 +94,13 @@ def test_defaults_are_for_what_nobody_has_said() -> None:
 
 def test_a_cluster_has_its_own_number_of_shuffle_partitions_and_its_own_pages() -> None:
     assert remaining_defaults({"spark.master": "yarn"}).keys() == DEFAULTS.keys() - {"spark.master"}
+
+
+def test_tasks_begin_with_this_package_imported_where_they_run_this_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    assert remaining_defaults({}) == {**DEFAULTS, **LOCAL_DEFAULTS, **SAME_PYTHON_DEFAULTS}
+    elsewhere = {"spark.pyspark.python": "/opt/another/bin/python"}, {"spark.master": "spark://master:7077"}
+    for known in elsewhere:
+        assert SAME_PYTHON_DEFAULTS.keys().isdisjoint(remaining_defaults(known))
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/another/bin/python")
+    assert SAME_PYTHON_DEFAULTS.keys().isdisjoint(remaining_defaults({}))

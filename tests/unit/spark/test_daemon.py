@@ -1,0 +1,45 @@
+"""Tasks import the installed PySpark, not the archive that Spark puts before it, where both are the same."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pyspark
+
+PROGRAM = """
+from barnabas.spark_daemon import prefer_installed
+prefer_installed()
+import pyspark
+print(pyspark.__file__)
+"""
+INSTALLED = Path(pyspark.__file__)
+
+
+def imported_with(path: str) -> Path:
+    environment = os.environ | {"PYTHONPATH": path}
+    output = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=environment, check=True, stdout=subprocess.PIPE, text=True, timeout=60
+    )
+    return Path(output.stdout.strip())
+
+
+def test_the_archive_of_the_installed_package_is_passed_over() -> None:
+    archive = INSTALLED.parent / "python" / "lib" / "pyspark.zip"
+    assert archive.exists()
+    assert imported_with(f"/nowhere{os.pathsep}{archive}") == INSTALLED
+
+
+def test_the_archive_of_another_spark_stays_first(tmp_path: Path) -> None:
+    archive = tmp_path / "python" / "lib" / "pyspark.zip"
+    archive.parent.mkdir(parents=True)
+    with zipfile.ZipFile(archive, "w") as zipped:
+        zipped.writestr("pyspark/__init__.py", "")
+    assert imported_with(str(archive)) == archive / "pyspark" / "__init__.py"
+
+
+def test_without_an_archive_nothing_changes() -> None:
+    assert imported_with("") == INSTALLED
