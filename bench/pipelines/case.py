@@ -30,7 +30,7 @@ class Plan:
     large_rows: int = 1_000_000
     short_topic_rows: int = 1_000_000
     long_topic_rows: int = 10_000_000
-    sink_rows: int = 1_000_000
+    sink_rows: int = 4_000_000
     triggers: int = 50
     warm_up_triggers: int = 10
     rows_per_trigger: int = 100
