@@ -16,8 +16,8 @@ from barnabas.spark import forget_output, marker_store, sink, write_plan
 from barnabas.spark.given import OptionError
 from barnabas.spark.markers import MarkerError, Output, Run, identity_of, task_name
 from barnabas.spark.sink import StreamWriter, TaskDone
-from barnabas.spark.write_plan import begin_write, find_batch
-from barnabas.spark.writing import write_exactly_once
+from barnabas.spark.write_plan import begin_write
+from barnabas.spark.writing import find_batch, write_exactly_once
 from tests.clients.committed import read_committed
 from tests.clients.with_confluent import ConfluentClient
 from tests.clients.writes import PARTITIONS, QUERY, RUN, START, numbers, plan, rows, write_by, write_once

@@ -10,8 +10,8 @@ from barnabas.client.pool import borrowed
 from barnabas.spark.markers import Run
 from barnabas.spark.settings import client_settings
 from barnabas.spark.sink_options import parse_sink
-from barnabas.spark.write_plan import WritePlan, find_batch
-from barnabas.spark.writing import Outcome, write_exactly_once
+from barnabas.spark.write_plan import WritePlan
+from barnabas.spark.writing import Outcome, find_batch, write_exactly_once
 
 if TYPE_CHECKING:
     from tests.clients.adapter import Received

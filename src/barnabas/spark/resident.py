@@ -5,7 +5,8 @@ has imported included: 20 ms each time, of which a trigger of a small query had 
 first task begins stay for as long as the process does, and are left out of that from then on.
 
 When a process has had nothing to do for a minute, Spark hangs up on it. It ends by that, but not without an attempt to
-answer, which over a socket of the file system leaves a trace on the screen.
+answer, which over a socket of the file system leaves a trace on the screen. That is prevented in all that come by here;
+the one that Spark has look for data sources, once in a program, does not.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
     Worker = Callable[[socket.socket, bool], int]
 
 _DAEMON: Final = "pyspark.daemon"
-"""What those are forks of that plan; they call its function `worker` for each task. For others see `spark_daemon`."""
+"""What they are forks of, unless of `spark_daemon`. They call its function `worker` for each task."""
 
 _settled_process_id: int | None = None
 
 
 def settle_in() -> None:
-    """Called by tasks when what they need is imported; does its work once in a process."""
+    """Called in each process that plans or runs tasks, as late as may be; does its work once."""
     global _settled_process_id
     if _settled_process_id != os.getpid():
         _settled_process_id = os.getpid()
@@ -39,12 +40,13 @@ def settle_in() -> None:
 
 
 def quiet(worker: Worker) -> Worker:
-    """A worker that just ends when Spark has hung up on it: nobody waits for its answer."""
+    """A worker that ends its process at once when Spark has hung up on it: nobody waits for its answer, and its streams
+    would only try again to send it."""
 
     def run(connection: socket.socket, is_authenticated: bool) -> int:
         try:
             return worker(connection, is_authenticated)
         except BrokenPipeError:
-            return 1
+            os._exit(0)
 
     return run

@@ -36,8 +36,7 @@ SAME_PYTHON_DEFAULTS: Mapping[str, str] = {"spark.python.daemon.module": "barnab
 """What suits one machine where Spark runs this Python, which has this package: tasks begin with all of it imported."""
 
 _MASTER = "spark.master"
-_PYTHON = "spark.pyspark.python"
-_PYTHON_VARIABLE = "PYSPARK_PYTHON"
+_PYTHON = "PYSPARK_PYTHON"
 _SET_BY_SPARK = ("spark.ui.showConsoleProgress",)
 """What Spark sets by itself for every Python program that it takes for a shell: nobody has asked for it."""
 
@@ -82,7 +81,7 @@ def remaining_defaults(known: Mapping[str, str]) -> dict[str, str]:
     defaults = dict(DEFAULTS)
     if is_local(known.get(_MASTER, DEFAULTS[_MASTER])):
         defaults |= LOCAL_DEFAULTS
-        if known.get(_PYTHON, os.environ.get(_PYTHON_VARIABLE)) == sys.executable:
+        if os.environ.get(_PYTHON) == sys.executable and is_installed():
             defaults |= SAME_PYTHON_DEFAULTS
     return {name: value for name, value in defaults.items() if name not in known}
 
@@ -92,8 +91,19 @@ def prepare_environment() -> None:
     if _JVM_IS_THERE not in os.environ:
         os.environ["JAVA_HOME"] = str(find_java())
     # Workers are to be the same Python with the same packages, not whatever the PATH finds first.
-    if not os.environ.get(_PYTHON_VARIABLE):
-        os.environ[_PYTHON_VARIABLE] = sys.executable
+    if not os.environ.get(_PYTHON):
+        os.environ[_PYTHON] = sys.executable
+
+
+def is_installed() -> bool:
+    """Whether any process of this Python has this package, not just those that are told where it is."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        distribution("barnabas")
+    except PackageNotFoundError:
+        return False
+    return True
 
 
 def _has_session() -> bool:

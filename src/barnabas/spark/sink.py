@@ -31,7 +31,7 @@ from barnabas.spark.resident import settle_in
 from barnabas.spark.settings import OF_SINK, client_settings, ignored
 from barnabas.spark.sink_columns import check_columns
 from barnabas.spark.sink_options import Delivery, absolute_location, is_relative, parse_sink
-from barnabas.spark.write_plan import Batch, WritePlan, begin_write, find_batch
+from barnabas.spark.write_plan import Batch, WritePlan, begin_write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -69,7 +69,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             _warn_of_doubtful_name(self._plan, options.get("checkpointLocation"))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskDone:
-        from barnabas.spark.writing import write_at_least_once, write_exactly_once
+        from barnabas.spark.writing import find_batch, write_at_least_once, write_exactly_once
 
         settle_in()
         if self._plan.options.delivery is Delivery.AT_LEAST_ONCE:

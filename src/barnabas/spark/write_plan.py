@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.client.pool import borrowed
 from barnabas.spark import marker_store, markers
-from barnabas.spark.markers import BatchMarker, Output, Run
+from barnabas.spark.markers import BatchMarker, Output
 
 if TYPE_CHECKING:
-    from barnabas.client.cluster import Cluster, TopicPartition
+    from barnabas.client.cluster import TopicPartition
     from barnabas.client.settings import ClientSettings
     from barnabas.spark.sink_options import SinkOptions
 
@@ -66,12 +66,6 @@ class Batch(NamedTuple):
     def can_have_expired(self) -> bool:
         """Whether a marker of it can be as old as markers become: not of a batch write, which is new."""
         return self.begun.run.query_id != self.start_id
-
-
-def find_batch(cluster: Cluster, plan: WritePlan, output: Output, run: Run, start_id: str) -> Batch:
-    """A batch of a streaming query as a task finds it; MarkerError if it must not be written."""
-    found = marker_store.read_batch(cluster, output)
-    return Batch(output, start_id, found, markers.begin(found, run, start_id, output.identity, plan.options, now_ms()))
 
 
 def begin_write(plan: WritePlan, write_id: str) -> Batch:

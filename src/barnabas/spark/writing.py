@@ -18,15 +18,17 @@ from barnabas.spark.markers import BatchMarker, Decision, Run, TaskMarker
 from barnabas.spark.partitioner import Sticky, assign
 from barnabas.spark.producing import Producer
 from barnabas.spark.rows import Rows, read_rows
+from barnabas.spark.write_plan import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from barnabas.client.cluster import Cluster, TopicPartition
     from barnabas.client.settings import ClientSettings
+    from barnabas.spark.markers import Output
     from barnabas.spark.sink_options import ProducerOptions
     from barnabas.spark.transacting import Protocol
-    from barnabas.spark.write_plan import Batch, WritePlan
+    from barnabas.spark.write_plan import WritePlan
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 CHUNK_ROWS: Final = 64 * 1024
@@ -66,6 +68,13 @@ def write_at_least_once(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> O
         producer.flush()
         _keep_author(plan, author, sequences)
         return Outcome(row_count, was_written_before=False)
+
+
+def find_batch(cluster: Cluster, plan: WritePlan, output: Output, run: Run, start_id: str) -> Batch:
+    """A batch of a streaming query as a task finds it; MarkerError if it must not be written."""
+    found = marker_store.read_batch(cluster, output)
+    begun = markers.begin(found, run, start_id, output.identity, plan.options, write_plan.now_ms())
+    return Batch(output, start_id, found, begun)
 
 
 def write_exactly_once(

@@ -43,3 +43,21 @@ def test_the_archive_of_another_spark_stays_first(tmp_path: Path) -> None:
 
 def test_without_an_archive_nothing_changes() -> None:
     assert imported_with("") == INSTALLED
+
+
+FORKS = """
+import os
+import numpy.random
+from barnabas.spark_daemon import reseed
+os.register_at_fork(after_in_child=reseed)
+for _ in range(2):
+    if os.fork() == 0:
+        print(numpy.random.randint(1 << 60), flush=True)
+        os._exit(0)
+    os.wait()
+"""
+
+
+def test_processes_draw_random_numbers_of_their_own() -> None:
+    output = subprocess.run([sys.executable, "-c", FORKS], check=True, stdout=subprocess.PIPE, text=True, timeout=60)
+    assert len(set(output.stdout.split())) == 2

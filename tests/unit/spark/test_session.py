@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -99,8 +100,17 @@ def test_a_cluster_has_its_own_number_of_shuffle_partitions_and_its_own_pages() 
 def test_tasks_begin_with_this_package_imported_where_they_run_this_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     assert remaining_defaults({}) == {**DEFAULTS, **LOCAL_DEFAULTS, **SAME_PYTHON_DEFAULTS}
-    elsewhere = {"spark.pyspark.python": "/opt/another/bin/python"}, {"spark.master": "spark://master:7077"}
-    for known in elsewhere:
-        assert SAME_PYTHON_DEFAULTS.keys().isdisjoint(remaining_defaults(known))
+    assert SAME_PYTHON_DEFAULTS.keys().isdisjoint(remaining_defaults({"spark.master": "spark://master:7077"}))
     monkeypatch.setenv("PYSPARK_PYTHON", "/opt/another/bin/python")
+    assert SAME_PYTHON_DEFAULTS.keys().isdisjoint(remaining_defaults({}))
+
+
+def test_a_package_that_tasks_are_only_told_of_cannot_be_there_when_they_begin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def not_installed(name: str) -> None:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setattr("importlib.metadata.distribution", not_installed)
     assert SAME_PYTHON_DEFAULTS.keys().isdisjoint(remaining_defaults({}))
