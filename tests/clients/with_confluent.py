@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 POLLED_MAX = 10_000
+ADMIN_REQUEST_MS = 20_000
+"""Less than a test waits, so that a request for a node that is gone, and that was not sent yet, fails and is not
+just late."""
 _START = {"beginning": OFFSET_BEGINNING, "end": OFFSET_END}
 _QUICK = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "retry.backoff.ms": 20, "log_level": 0}
 
@@ -425,7 +428,8 @@ class ConfluentClient:
 
     def _admin(self) -> AdminClient:
         if self._admin_client is None:
-            self._admin_client = AdminClient({"bootstrap.servers": self._bootstrap, **_QUICK})
+            config = {"bootstrap.servers": self._bootstrap, "socket.timeout.ms": ADMIN_REQUEST_MS, **_QUICK}
+            self._admin_client = AdminClient(config)
         return self._admin_client
 
 
