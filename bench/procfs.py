@@ -25,10 +25,19 @@ def resident_bytes(pid: int) -> int:
 
 def is_alive(pid: int) -> bool:
     """Whether the process runs; one that ended but was not waited for does not."""
+    return start_ticks(pid) is not None
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process that runs was started, since the machine was; None of one that does not run.
+
+    It tells a process from another one, or from a thread, that has got its number later.
+    """
     try:
-        return _stat_fields(pid)[0] != "Z"
+        fields = _stat_fields(pid)
     except FileNotFoundError:
-        return False
+        return None
+    return None if fields[0] == "Z" else int(fields[19])
 
 
 def descendants(pid: int) -> Iterator[int]:

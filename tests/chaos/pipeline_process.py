@@ -28,6 +28,7 @@ from tests.peers import wait_until
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Iterable
 
 END_S_MAX = 60.0
 ROWS_PER_TRIGGER = 400
@@ -50,7 +51,8 @@ class PipelineProcess:
 
     def __init__(self, options: PipelineOptions, log: Path) -> None:
         self._log = log
-        self._seen: set[int] = set()
+        self._seen: dict[int, int] = {}
+        """The processes under the driver, and when each was started."""
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.chaos.pipeline_process", json.dumps(dataclasses.asdict(options))],
@@ -68,7 +70,7 @@ class PipelineProcess:
 
     def kill(self) -> None:
         """Driver and JVM at once. Their workers notice in their own time, and are zombies until then."""
-        self._seen.update(procfs.descendants(self._process.pid))
+        self._note(procfs.descendants(self._process.pid))
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(END_S_MAX)
@@ -76,7 +78,7 @@ class PipelineProcess:
     def kill_a_worker(self, chance: random.Random) -> bool:
         """Any of the Python processes under the JVM; whether there was one."""
         workers = [pid for pid in procfs.descendants(self._process.pid) if _is_python(pid)]
-        self._seen.update(workers)
+        self._note(workers)
         if workers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(chance.choice(workers), signal.SIGKILL)
@@ -84,13 +86,21 @@ class PipelineProcess:
 
     def end(self) -> int:
         """Ask it to end after the batch that it is in; its exit code."""
-        self._seen.update(procfs.descendants(self._process.pid))
+        self._note(procfs.descendants(self._process.pid))
         self._process.terminate()
         return self._process.wait(END_S_MAX)
 
     def await_end_of_workers(self) -> None:
         """Those that lost their JVM end by themselves."""
-        wait_until(lambda: not any(map(procfs.is_alive, self._seen)), "no worker is left", END_S_MAX)
+
+        def none_is_left() -> bool:
+            return not any(started == procfs.start_ticks(pid) for pid, started in self._seen.items())
+
+        wait_until(none_is_left, "no worker is left", END_S_MAX)
+
+    def _note(self, pids: Iterable[int]) -> None:
+        started = {pid: procfs.start_ticks(pid) for pid in pids}
+        self._seen |= {pid: ticks for pid, ticks in started.items() if ticks is not None}
 
 
 def _is_python(pid: int) -> bool:

@@ -45,5 +45,15 @@ def test_a_process_that_ended_is_not_alive_even_before_it_is_waited_for() -> Non
     assert not procfs.is_alive(process.pid)
 
 
+def test_processes_are_told_apart_by_their_start() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        started = procfs.start_ticks(process.pid)
+        assert started is not None
+        assert started >= (procfs.start_ticks(os.getpid()) or 0) > 0
+        assert procfs.start_ticks(process.pid) == started
+        process.communicate(b"\n")
+    assert procfs.start_ticks(process.pid) is None
+
+
 def test_own_memory_is_plausible() -> None:
     assert 5_000_000 < procfs.resident_bytes(os.getpid()) < 10_000_000_000
