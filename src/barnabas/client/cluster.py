@@ -47,6 +47,9 @@ GROUP_COORDINATOR: Final = 0
 TRANSACTION_COORDINATOR: Final = 1
 _COORDINATED: Final = {GROUP_COORDINATOR: "group", TRANSACTION_COORDINATOR: "transactional id"}
 
+COORDINATORS_MAX: Final = 1_024
+"""How many are remembered: a process that lives on, and has each write under a name of its own, asks for ever more."""
+
 _NO_LEADER: Final = -1
 _KEYS_IN_A_LIST: Final = 4
 """The first version of FindCoordinator that asks for several keys."""
@@ -294,6 +297,8 @@ class Cluster:
         except TRANSIENT:
             self.forget_coordinator(key, key_type)
             raise
+        if (key, key_type) not in self._coordinators and len(self._coordinators) >= COORDINATORS_MAX:
+            self._coordinators.pop(next(iter(self._coordinators)))
         self._coordinators[key, key_type] = address
         return connection
 

@@ -321,6 +321,16 @@ def test_a_coordinator_that_is_not_ready_is_asked_again(one: FakeBroker, error: 
     assert all(each.require_stable for each in one.requests if isinstance(each, m.OffsetFetchRequest))
 
 
+def test_coordinators_are_remembered_but_not_without_end(one: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.client.cluster.COORDINATORS_MAX", 2)
+    one.answers |= {ApiKey.FIND_COORDINATOR: coordinator_at(one), ApiKey.OFFSET_FETCH: lambda _: committed(5)}
+    with Cluster.connect(settings_for(one)) as cluster:
+        for group in ("a", "b", "a", "c", "b", "c", "a"):
+            committed_offsets(cluster, group, [("t", 0)])
+    asked = [each.coordinator_keys[0] for each in one.requests if isinstance(each, m.FindCoordinatorRequest)]
+    assert asked == ["a", "b", "c", "a"]
+
+
 def test_a_group_with_members_refuses_commits_of_others_with_what_to_do(one: FakeBroker) -> None:
     response = m.OffsetCommitResponse
     partition = response.OffsetCommitResponsePartition(error_code=Error.UNKNOWN_MEMBER_ID)
