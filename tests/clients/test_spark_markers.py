@@ -14,7 +14,7 @@ from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.spark import forget_output, marker_store, sink, write_plan
 from barnabas.spark.given import OptionError
-from barnabas.spark.markers import MarkerError, Output, Run, identity_of, task_name
+from barnabas.spark.markers import MarkerError, Output, Run, batch_name, identity_of, task_name
 from barnabas.spark.sink import StreamWriter, TaskDone
 from barnabas.spark.write_plan import begin_write
 from barnabas.spark.writing import find_batch, write_exactly_once
@@ -101,7 +101,7 @@ def test_an_attempt_whose_marker_has_been_removed_comes_too_late(node: Peer, out
     def two_batches() -> None:
         commit(node, output, run_batch(written, 0, one_row_each(0, 4)))
         commit(node, output, run_batch(written, 1, one_row_each(4, 2)))
-        assert groups_of(node, output) == {output, f"{output}-0", f"{output}-1"}
+        assert groups_of(node, output) == {batch_name(output), task_name(output, 0), task_name(output, 1)}
 
     with pytest.raises(MarkerError, match=rf"batch 0 of query {QUERY} comes too late.*batch 1 of query {QUERY} has"):
         write_by(written, Run(QUERY, 0), held_up(two_batches, rows(3, 4)), task=3)
@@ -168,7 +168,7 @@ def test_an_attempt_of_a_batch_write_that_has_ended_comes_too_late(
     with pytest.raises(MarkerError, match="batch 0 of query write-1 comes too late"):
         write(batch, held_up(another_write, rows(0, 10)))
     assert written_values(node, output) == list(range(20))
-    assert groups_of(node, batch.output.identity) == {batch.output.identity}
+    assert groups_of(node, batch.output.identity) == {batch_name(batch.output.identity)}
     marker_store.forget(written.settings, batch.output.identity)
 
 
@@ -191,10 +191,15 @@ def test_markers_that_a_batch_write_may_not_remove_are_no_error(
 ) -> None:
     written = streaming(node, output)
     batch = begin_write(written, "write-1")
+    with borrowed(written.settings) as cluster:
+        for task in range(2):
+            write_exactly_once(cluster, written, batch, task, [rows(task, task + 1)])
     monkeypatch.setattr(marker_store, "delete_group", refuse)
     marker_store.end_write(written.settings, batch.output, batch.begun, 3)
     (warning,) = caplog.messages
-    assert warning.startswith(f"group {output}-0 and those after it are not removed, and stay until they expire")
+    assert warning.startswith(
+        f"group {task_name(output, 0)} and those after it are not removed, and stay until they expire"
+    )
 
 
 def test_a_cluster_that_is_gone_when_a_batch_write_has_ended_is_no_error(
@@ -215,7 +220,7 @@ def test_markers_that_a_stream_may_not_remove_are_no_error(
     commit(node, output, run_batch(written, 0, one_row_each(0, 2)))
     monkeypatch.setattr(marker_store, "delete_group", refuse)
     commit(node, output, run_batch(written, 1, one_row_each(2, 1)))
-    assert f"group {output}-1 and those after it are not removed" in caplog.text
+    assert f"group {task_name(output, 1)} and those after it are not removed" in caplog.text
     assert known_batch(written).task_count == 1
 
 
@@ -300,10 +305,44 @@ def test_markers_of_tasks_that_are_no_more_are_removed_and_in_the_end_all(node: 
     written = streaming(node, output)
     commit(node, output, run_batch(written, 0, one_row_each(0, 3)))
     commit(node, output, run_batch(written, 1, one_row_each(3, 2)))
-    assert groups_of(node, output) == {output, f"{output}-0", f"{output}-1"}
+    assert groups_of(node, output) == {batch_name(output), task_name(output, 0), task_name(output, 1)}
     options = {"kafka.bootstrap.servers": node.bootstrap, "kafka.transactional.id": output}
     assert forget_output(options) == 3
     assert groups_of(node, output) == set()
+
+
+def test_groups_that_hold_more_than_markers_are_left_alone(
+    node: Peer, confluent: ConfluentClient, output: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody's consumer group has a name that a write chooses for one of its tasks."""
+    theirs = task_name(output, 0)
+    confluent.alter_offsets(theirs, {(output, 1): 3})
+    written = streaming(node, output)
+    batch = begin_write(written, "write-1")
+    with borrowed(written.settings) as cluster:
+        write_exactly_once(cluster, written, batch, 0, [rows(0, 1)])
+    marker_store.end_write(written.settings, batch.output, batch.begun, 1)
+    assert f"group {theirs} is left alone" in caplog.text
+    forget_output({"kafka.bootstrap.servers": node.bootstrap, "kafka.transactional.id": output})
+    assert confluent.committed_offsets(theirs)[output, 1] == 3
+    confluent.delete_group(theirs)
+
+
+def test_a_group_may_have_the_name_of_an_output(node: Peer, confluent: ConfluentClient, output: str) -> None:
+    confluent.alter_offsets(output, {(output, 0): 3})
+    write_once(node, output, RUN, [rows(0, 10)])
+    assert forget_output({"kafka.bootstrap.servers": node.bootstrap, "kafka.transactional.id": output}) == 2
+    assert confluent.committed_offsets(output) == {(output, 0): 3}
+    confluent.delete_group(output)
+
+
+def test_outputs_whose_names_differ_by_a_number_do_not_meet(node: Peer, output: str) -> None:
+    numbered = plan(node.bootstrap, topic=output, kafka_transactional_id=f"{output}-1")
+    run_batch(numbered, 0, one_row_each(0, 2))
+    run_batch(streaming(node, output), 0, one_row_each(2, 2))
+    assert forget_output({"kafka.bootstrap.servers": node.bootstrap, "kafka.transactional.id": output}) == 3
+    run_batch(numbered, 1, one_row_each(4, 2))
+    assert written_values(node, output) == list(range(6))
 
 
 def test_an_output_without_a_name_cannot_be_forgotten() -> None:

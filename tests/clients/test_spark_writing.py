@@ -136,7 +136,7 @@ def test_a_twin_that_is_overtaken_is_fenced(
         assert write_once(node, output, RUN, [rows(0, 20)]) == Outcome(20, was_written_before=False)
         yield rows(10, 20)
 
-    with pytest.raises(FencedError, match=f"transactional id {output}-0 was taken over"):
+    with pytest.raises(FencedError, match=f"transactional id {task_name(output, 0)} was taken over"):
         write_once(node, output, RUN, slow())
     assert numbers(read_committed(node.bootstrap, output, PARTITIONS)) == list(range(20))
 

@@ -74,7 +74,7 @@ def test_many_rows_of_several_tasks_arrive_once_and_leave_no_marker_of_a_task(
     assert sorted(int(each.value or b"") for each in found) == list(range(20_000))
     assert all(each.partition == (murmur2(each.key) & 0x7FFFFFFF) % PARTITIONS for each in found)
     groups = [group for group in ConfluentClient(node.bootstrap).group_names() if group.startswith(f"{topic}-writes")]
-    assert groups == [f"{topic}-writes"], "only that the write has ended, for attempts that come too late"
+    assert groups == [f"{topic}-writes-batch"], "only that the write has ended, for attempts that come too late"
 
 
 @pytest.mark.parametrize(

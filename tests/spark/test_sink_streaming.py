@@ -89,7 +89,7 @@ def test_a_batch_that_a_driver_runs_again_is_written_once(
     assert written(node, write) == list(range(150))
     identity = identity_of_checkpoint(str(tmp_path))
     groups = {group for group in ConfluentClient(node.bootstrap).group_names() if group.startswith(identity)}
-    assert groups == {identity, f"{identity}-0", f"{identity}-1"}
+    assert groups == {f"{identity}-batch", f"{identity}-task-0", f"{identity}-task-1"}
     assert forget_output({"kafka.bootstrap.servers": node.bootstrap, "checkpointLocation": str(tmp_path)}) == 3
     close_idle()
 

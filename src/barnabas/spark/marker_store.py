@@ -16,9 +16,11 @@ from barnabas.spark.given import OptionError
 from barnabas.spark.markers import (
     ENDED_KEPT_MS,
     BatchMarker,
+    MarkerError,
     Output,
     TaskMarker,
     batch_metadata,
+    batch_name,
     check_surplus,
     ended,
     is_superseded,
@@ -33,7 +35,7 @@ from barnabas.spark.sink_options import parse_sink
 from barnabas.spark.transacting import commit_marker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from barnabas.client.cluster import Cluster
     from barnabas.client.settings import ClientSettings
@@ -54,13 +56,15 @@ _log = logging.getLogger(__name__)
 
 
 def read_batch(cluster: Cluster, output: Output) -> BatchMarker | None:
-    found = committed_offsets(cluster, output.identity, [output.place]).get(output.place)
-    return None if found is None else read_batch_marker(output.identity, found.offset, found.metadata)
+    group = batch_name(output.identity)
+    found = committed_offsets(cluster, group, [output.place]).get(output.place)
+    return None if found is None else read_batch_marker(group, found.offset, found.metadata)
 
 
 def write_batch(cluster: Cluster, output: Output, marker: BatchMarker) -> None:
     """Outside of any transaction, and to stay for as long as is said of the output."""
     topic, partition_index = output.place
+    group = batch_name(output.identity)
     structs = m.OffsetCommitRequest
     partition = structs.OffsetCommitRequestPartition(
         partition_index=partition_index,
@@ -68,12 +72,12 @@ def write_batch(cluster: Cluster, output: Output, marker: BatchMarker) -> None:
         committed_metadata=batch_metadata(marker),
     )
     request = structs(
-        group_id=output.identity,
+        group_id=group,
         retention_time_ms=output.kept_ms,
         topics=[structs.OffsetCommitRequestTopic(name=topic, partitions=[partition])],
     )
     call = Call(ApiKey.OFFSET_COMMIT, lambda _: request, _commit_error, KEPT_VERSION_MAX)
-    cluster.ask_coordinator(output.identity, call)
+    cluster.ask_coordinator(group, call)
 
 
 def read_task(cluster: Cluster, output: Output, task: int) -> TaskMarker | None:
@@ -133,10 +137,22 @@ def remove_tasks(cluster: Cluster, identity: str, tasks: Iterable[int]) -> None:
     for task in tasks:
         group = task_name(identity, task)
         try:
-            delete_group(cluster, group)
+            _remove(cluster, group, read_task_marker)
         except KafkaError as failure:
             _log.warning("group %s and those after it are not removed, and stay until they expire: %s", group, failure)
             return
+
+
+def _remove(cluster: Cluster, group: str, read: Callable[[str, int, str], object]) -> bool:
+    """Remove a group that holds markers and nothing else; whether there was one."""
+    known = committed_offsets(cluster, group, require_stable=False)
+    try:
+        for each in known.values():
+            read(group, each.offset, each.metadata)
+    except MarkerError as failure:
+        _log.warning("group %s is left alone: %s", group, failure)
+        return False
+    return bool(known) and delete_group(cluster, group)
 
 
 def forget_output(options: Mapping[str, str]) -> int:
@@ -151,14 +167,15 @@ def forget_output(options: Mapping[str, str]) -> int:
 def forget(settings: ClientSettings, identity: str) -> int:
     """The same by the identity."""
     with borrowed(settings) as cluster:
-        known = committed_offsets(cluster, identity)
+        group = batch_name(identity)
+        known = committed_offsets(cluster, group)
         task_count = max(
-            (read_batch_marker(identity, each.offset, each.metadata).task_count for each in known.values()), default=0
+            (read_batch_marker(group, each.offset, each.metadata).task_count for each in known.values()), default=0
         )
-        removed = int(delete_group(cluster, identity))
+        removed = int(_remove(cluster, group, read_batch_marker))
         task = gap = 0
         while task < task_count or gap < GAP_MAX:
-            was_there = delete_group(cluster, task_name(identity, task))
+            was_there = _remove(cluster, task_name(identity, task), read_task_marker)
             removed += was_there
             gap = 0 if was_there else gap + 1
             task += 1

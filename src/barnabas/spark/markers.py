@@ -6,9 +6,12 @@ same transaction, its marker: an offset committed for a consumer group of its ow
 both not. There are two kinds, both on partition 0 of a topic that exists (the output, unless `markerTopic` says
 otherwise), with the number of the batch as the offset and the rest as metadata:
 
-    group <identity>-<task>   the last batch that this task has written: its query, how many rows, their checksum
-    group <identity>          the batch that was begun last: its query, which start of that query began it and when,
-                              how many tasks the batch before had
+    group <identity>-task-<task>   the last batch that this task has written: its query, how many rows, their checksum
+    group <identity>-batch         the batch that was begun last: its query, which start of that query began it and
+                                   when, how many tasks the batch before had
+
+An identity may be a name that its user gave to other things too, such as consumer groups: so no group has just that
+name, and none is removed that holds anything but markers.
 
 Offsets of a group expire after `offsets.retention.minutes`, and those of a transaction cannot be told not to. A missing
 marker of a task would then look like a batch that was never written. That is what the second kind is for: it is written
@@ -144,9 +147,14 @@ def identity_of_checkpoint(location: str) -> str:
     return IDENTITY_PREFIX + digest[:IDENTITY_DIGITS]
 
 
+def batch_name(identity: str) -> str:
+    """The group of the marker of the batch that was begun last."""
+    return f"{identity}-batch"
+
+
 def task_name(identity: str, task: int) -> str:
     """The group of a task's marker; its transactional id is the same."""
-    return f"{identity}-{task}"
+    return f"{identity}-task-{task}"
 
 
 def begin(
@@ -157,9 +165,9 @@ def begin(
         if run.batch_id > 0 and options.on_missing_marker is OnMissingMarker.FAIL:
             raise MarkerError(
                 f"batch {run.batch_id} of query {run.query_id} is not its first, and the cluster has no marker of any "
-                f"batch before (group {identity}): it was deleted, or earlier batches were written with another "
-                "identity or with delivery=at_least_once. If no row of this batch has been written yet, start once "
-                "with option onMissingMarker=write"
+                f"batch before (group {batch_name(identity)}): it was deleted, or earlier batches were written with "
+                "another identity or with delivery=at_least_once. If no row of this batch has been written yet, start "
+                "once with option onMissingMarker=write"
             )
         return BatchMarker(run, start_id, now_ms, 0)
     if found.run.query_id != run.query_id:
@@ -205,7 +213,7 @@ def check_current(known: BatchMarker | None, found: BatchMarker | None, run: Run
     )
     raise MarkerError(
         f"an attempt of a task of batch {run.batch_id} of query {run.query_id} comes too late and has written nothing: "
-        f"by now {by_now} (group {identity})"
+        f"by now {by_now} (group {batch_name(identity)})"
     )
 
 

@@ -114,7 +114,7 @@ def test_what_was_known_of_a_batch_may_only_have_changed_into_the_batch_itself()
     for known, found in [(None, begun(6)), (begun(4), begun(6)), (begun(5), begun(6)), (begun(5), begun(0, "new"))]:
         with pytest.raises(MarkerError, match="batch 5 of query q comes too late and has written nothing"):
             check_current(known, found, Run("q", 5), "id")
-    with pytest.raises(MarkerError, match=r"its marker is gone \(group id\)"):
+    with pytest.raises(MarkerError, match=r"its marker is gone \(group id-batch\)"):
         check_current(begun(5), None, Run("q", 5), "id")
 
 
