@@ -149,3 +149,16 @@ def test_a_commit_that_failed_is_not_tried_again_at_once(
     for _ in range(3):
         progress.stands_at({(topic, 0): 5})
     assert caplog.text.count(f"the progress of group '{group}' is not committed, the query goes on") == 1
+
+
+def test_a_commit_that_was_put_off_after_a_failure_is_made_up_for_at_the_end(
+    group_node: Peer, cluster: Cluster, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.spark.progress.COMMIT_TIMEOUT_MS", 300)
+    progress = GroupProgress(group, lambda: cluster)
+    progress.has_reached({(topic, 0): 5})  # there is no such topic yet
+    create_topic(group_node, topic)
+    progress.has_reached({(topic, 0): 7})
+    assert committed(group_node, group, topic) == [-1001]
+    progress.ends()
+    assert committed(group_node, group, topic) == [7]

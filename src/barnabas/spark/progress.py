@@ -65,6 +65,7 @@ class GroupProgress:
         self._group = group
         self._cluster = cluster
         self._done: Offsets | None = None
+        self._reached: Offsets | None = None
         self._retry_at = 0.0
 
     def stands_at(self, offsets: Offsets) -> None:
@@ -73,7 +74,14 @@ class GroupProgress:
 
     def has_reached(self, offsets: Offsets) -> None:
         """Brings the group up to there, where it is not there yet."""
+        self._reached = offsets
         self._try(offsets, self._catch_up)
+
+    def ends(self) -> None:
+        """Tries once more what was put off after a failure: nothing comes after it that would make up for it."""
+        if self._reached is not None and self._reached != self._done:
+            self._retry_at = 0.0
+            self.has_reached(self._reached)
 
     def _try(self, offsets: Offsets, act: Callable[[Offsets], None]) -> None:
         if offsets == self._done or time.monotonic() < self._retry_at:
@@ -176,6 +184,8 @@ class _Run:
                 group.has_reached(from_json(json.loads(source.endOffset)))
 
     def close(self) -> None:
+        for group in (self._groups or {}).values():
+            group.ends()
         for cluster in self._clusters:
             cluster.close()
 
