@@ -428,8 +428,9 @@ class ConfluentClient:
 
     def _admin(self) -> AdminClient:
         if self._admin_client is None:
-            config = {"bootstrap.servers": self._bootstrap, "socket.timeout.ms": ADMIN_REQUEST_MS, **_QUICK}
-            self._admin_client = AdminClient(config)
+            self._admin_client = AdminClient(
+                {"bootstrap.servers": self._bootstrap, "socket.timeout.ms": ADMIN_REQUEST_MS, **_QUICK}
+            )
         return self._admin_client
 
 
