@@ -92,6 +92,36 @@ def test_malformed_json_says_what_is_wrong_with_it(spark: SparkSession) -> None:
     assert dict(zip(cases, reasons(rows), strict=True)) == cases
 
 
+@pytest.mark.parametrize("malformed", ["mark", "null"])
+def test_no_json_value_ends_or_begins_anew_what_it_is_parsed_inside_of(spark: SparkSession, malformed: str) -> None:
+    # How many brackets there are around a value is nothing to rely on: all ways to close up to three are tried.
+    closers = [closer for depth in (1, 2, 3) for closer in map("".join, product("]}", repeat=depth))]
+    reopeners = ("", " garbage", '{"a":2}', ',{"a":2}', ',"x":1', ',"x":[{"b":2}', ',"x":{"b":2', ',"x":{"y":{"b":2}')
+    again = (',"values":[{"a":7}', ',"value":{"a":7}', ',"values":[{"a":7}]}', ',"value":{"a":7}}}')
+    texts = [f'{{"a":1}}{one}{more}' for one, more in product(("", *closers), (*reopeners, *again)) if one or more]
+    rows = from_topic(records(spark, *(text.encode() for text in texts)), "a INT", malformed=malformed)
+    assert {text: value for text, value in zip(texts, values_of(rows), strict=True) if value is not None} == {}
+    if malformed == "mark":
+        assert set(reasons(rows)) == {"the value goes on after the JSON object"}
+
+
+def test_a_json_value_that_goes_on_fails_the_query(spark: SparkSession) -> None:
+    rows = from_topic(records(spark, b'{"a":1}],"values":[{"a":7}'), "a INT")
+    with pytest.raises(SparkRuntimeException, match="offset 100: the value goes on after the JSON object"):
+        rows.collect()
+
+
+def test_blanks_and_comments_may_be_around_a_json_value(spark: SparkSession) -> None:
+    frame = records(spark, b'\r\n\t{"a":1}\r\n ', b'// one\n{"a":1} // two', b'/* { */ {"a":1} /* } */', b'{"a":1} /*')
+    rows = from_topic(frame, "a INT", malformed="mark", options={"allowComments": True})
+    assert values_of(rows) == [{"a": 1}, {"a": 1}, {"a": 1}, None]
+
+
+def test_the_same_call_makes_the_same_plan(spark: SparkSession) -> None:
+    frame = records(spark, b'{"a":1}')
+    assert from_topic(frame, "a INT").sameSemantics(from_topic(frame, "a INT"))
+
+
 def test_fields_may_have_any_name(spark: SparkSession) -> None:
     struct = StructType([StructField(name, LongType()) for name in ("it's", "a.b `c`", "_corrupt")])
     values = (b'{"it\'s": "x"}', b'{"a.b `c`": "x"}', b'{"it\'s": 1, "a.b `c`": 2, "_corrupt": 3}')
@@ -309,6 +339,45 @@ def test_what_is_written_is_read_as_it_was_in_any_time_zone(
         rows = from_topic(back(to_topic(frame, format=value_format)), frame.schema, format=value_format)
         assert rows.select("value.*").schema == frame.schema
         assert rows.select("value.*").collect() == frame.collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(before))
+
+
+@pytest.mark.parametrize(
+    ("wall", "offset"),
+    [
+        ("0001-01-01 00:00:00", "-04:56:02"),
+        ("1883-01-01 00:00:00.123456", "-04:56:02"),
+        ("1883-11-18 12:03:58", "-05:00"),
+        ("2024-01-01 12:00:00.5", "-05:00"),
+        ("2024-07-01 12:00:00.000001", "-04:00"),
+    ],
+)
+def test_timestamps_are_written_with_all_of_their_offset(spark: SparkSession, wall: str, offset: str) -> None:
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        frame = spark.sql(f"SELECT TIMESTAMP'{wall}' at")
+        micros = frame.select(F.unix_micros("at")).collect()[0][0]
+        date, time = wall.split()
+        text = f"{date}T{time}{'' if '.' in time else '.'}".ljust(26, "0") + offset
+        for value_format, expected in (("json", f'{{"at":"{text}"}}'), ("csv", text)):
+            out = to_topic(frame, format=value_format)
+            assert written(out) == [expected.encode()]
+            rows = from_topic(back(out), frame.schema, format=value_format)
+            assert rows.select(F.unix_micros("value.at")).collect()[0][0] == micros
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(before))
+
+
+@pytest.mark.parametrize("value_format", ["json", "csv"])
+def test_timestamps_in_utc_end_in_z(spark: SparkSession, value_format: str) -> None:
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    try:
+        out = to_topic(spark.sql("SELECT TIMESTAMP'1883-01-01 00:00:00' at"), format=value_format)
+        text = b"1883-01-01T00:00:00.000000Z"
+        assert written(out) == [b'{"at":"%s"}' % text if value_format == "json" else text]
     finally:
         spark.conf.set("spark.sql.session.timeZone", str(before))
 

@@ -10,6 +10,7 @@ from null, and doubles quotes inside quotes as RFC 4180 does.
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -69,10 +70,15 @@ _CSV_BOTH: Final = (
 CSV_READ_OPTIONS: Final = (*_CSV_BOTH, "maxCharsPerColumn", "nanValue", "negativeInf", "positiveInf")
 CSV_WRITE_OPTIONS: Final = (*_CSV_BOTH, "escapeQuotes", "quoteAll")
 
+# Before there was standard time, offsets had seconds: XXXXX has them where they are not 0, XXX drops them.
 _KEEP_MICROSECONDS: Final = {
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
+# The names around a JSON value while it is parsed, which nobody who writes a value can know. They are the same for the
+# whole process, so that the same call makes the same plan, and finds what was cached of it.
+_AROUND: Final = secrets.token_hex(16)
+_AFTER: Final = secrets.token_hex(16)
 # Nothing that is written is NUL. What stands for null is then an empty field, and not also an empty string in quotes.
 _CSV_READ: Final = {"escape": '"', "nullValue": "\0"}
 _CSV_WRITE: Final = {
@@ -118,22 +124,26 @@ def json_reading(struct: StructType, options: Mapping[str, object] | None) -> Re
         if isinstance(data_type, MapType) and not isinstance(data_type.keyType, StringType):
             raise ArgumentError("schema", f"field {path}: JSON has strings as keys, not {_name(data_type.keyType)}")
     corrupt = _unused_name(struct)
-    # An array around the value must end right after it, or it is not JSON; it has more than one element if there is
-    # more than one object.
-    wrapped = StructType([StructField("values", ArrayType(struct)), StructField(corrupt, StringType())])
+    # Spark stops where the first object ends, so that of text after it nothing is known: no function of Spark's is
+    # stricter. So the value is parsed inside of an object, with an entry after it. A value that ends this object by
+    # itself is without the entry, since its name cannot be known; nor can the object be begun anew. And it is a map, as
+    # a struct would ignore what it has no field for: entries that a value brings along count.
+    wrapped = StructType([StructField(_AROUND, MapType(StringType(), struct)), StructField(corrupt, StringType())])
     plain = StructType([*struct.fields, StructField(corrupt, StringType())])
     permissive = {**given, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": corrupt}
 
     def parse(raw: Column) -> Column:
-        text = F.concat(F.lit('{"values":['), raw.cast("string"), F.lit("\n]}"))
-        return F.from_json(text, wrapped, permissive)
+        # The line ends first, as a comment may be at the end of the value.
+        before, after = f'{{"{_AROUND}":{{"{_AROUND}":', f'\n,"{_AFTER}":null}}}}'
+        return F.from_json(F.concat(F.lit(before), raw.cast("string"), F.lit(after)), wrapped, permissive)
 
     def value(parsed: Column) -> Column:
-        return F.get(parsed["values"], F.lit(0))
+        return parsed[_AROUND][_AROUND]
 
     def reason(raw: Column, parsed: Column) -> Column:
         text = raw.cast("string")
-        fits = parsed[corrupt].isNull() & (F.size(parsed["values"]) == 1) & value(parsed).isNotNull()
+        alone_there = (F.size(parsed[_AROUND]) == 2) & F.map_contains_key(parsed[_AROUND], _AFTER)
+        fits = parsed[corrupt].isNull() & alone_there & value(parsed).isNotNull()
         alone = F.from_json(text, plain, permissive)
         return _unless(
             raw.isNull() | (F.is_valid_utf8(text) & F.coalesce(fits, F.lit(False))),
