@@ -7,7 +7,8 @@ beside the driver is forked from PySpark's own, whatever the settings say.)
 
 PySpark imports nothing big before it forks, as libraries may start threads then, which a fork does not take along.
 Those that start here are none that a fork would miss: OpenBLAS stops its own for it, and the one of jemalloc, which
-Arrow has in reserve, only tidies up.
+Arrow has in reserve, only tidies up. Nor may anything be allocated in Arrow here: with the first allocation it reserves
+a gigabyte of addresses, and all that is taken before the fork counts against `spark.executor.pyspark.memory`.
 
 It stands outside of `barnabas.spark`, which would import PySpark before anything here is run. It is started as
 `python -m barnabas.spark_daemon pyspark.worker`, by `spark.python.daemon.module` (`barnabas.spark.session`).

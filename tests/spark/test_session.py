@@ -74,3 +74,24 @@ def test_tasks_begin_with_everything_imported_from_installed_packages(spark: Spa
 
     found = spark.sparkContext.parallelize([0], 1).map(look).collect()
     assert found == [("barnabas.spark_daemon", pyspark.__file__, True, True)]
+
+
+LIMITED_PROGRAM = """
+import sys, barnabas.spark
+settings = {"spark.driver.memory": "600m", "spark.executor.pyspark.memory": "1g"}
+spark = barnabas.spark.session(master="local[2]", settings=settings)
+
+def build(_):
+    import resource
+    return sys.modules["__main__"].__spec__.name, len(bytearray(200 << 20)), resource.getrlimit(resource.RLIMIT_AS)[0]
+
+print(spark.sparkContext.parallelize([0], 1).map(build).collect())
+spark.stop()
+"""
+
+
+def test_tasks_with_limited_memory_have_it_for_themselves() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", LIMITED_PROGRAM], capture_output=True, text=True, timeout=110, check=False
+    )
+    assert ran.stdout.strip() == str([("barnabas.spark_daemon", 200 << 20, 1 << 30)]), ran.stderr

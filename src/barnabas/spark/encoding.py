@@ -15,6 +15,7 @@ A batch gets its header when its producer, epoch and sequence are known (`seal`)
 
 from __future__ import annotations
 
+import functools
 import struct
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -54,7 +55,6 @@ _NO_HEADERS: Final = b"\0"
 _UNASSIGNED_EPOCH: Final = -1
 _HEAD: Final = struct.Struct(">qiibI")
 _BODY: Final = struct.Struct(">hiqqqhii")
-_NOTHING: Final = pa.scalar(b"", BYTES)
 
 
 class Limits(NamedTuple):
@@ -159,11 +159,11 @@ def encode_headers(lists: pa.Array) -> pa.Array:
     if headers.null_count or keys.null_count:
         raise ColumnError(HEADERS, "has a header that is null, or whose key is: a header has a key")
     pieces = [*join([pack(lengths_of(keys))]), keys, *join([pack(_lengths_or_null(values))]), _filled(values)]
-    joined = pc.binary_join_element_wise(*pieces, _NOTHING)
+    joined = pc.binary_join_element_wise(*pieces, _nothing())
     ends = offsets_of(joined)[bounds - bounds[0]]
     buffers = [None, pa.py_buffer(np.ascontiguousarray(ends)), pa.py_buffer(data_of(joined))]
     of_rows = pa.LargeBinaryArray.from_buffers(BYTES, len(lists), buffers)
-    return pc.binary_join_element_wise(*join([pack(np.diff(bounds).astype(np.int64))]), of_rows, _NOTHING)
+    return pc.binary_join_element_wise(*join([pack(np.diff(bounds).astype(np.int64))]), of_rows, _nothing())
 
 
 def _sizes_at_most(rows: Rows, headers: pa.Array | None) -> Ints:
@@ -217,7 +217,7 @@ def _join_records(rows: Rows, headers: pa.Array | None, starts: Ints) -> pa.Arra
     else:
         pieces = [*join(before_key), _filled(rows.keys), *join([value_lengths])]
     tail = pa.scalar(_NO_HEADERS, BYTES) if headers is None else headers
-    return pc.binary_join_element_wise(*pieces, _filled(rows.values), tail, _NOTHING)
+    return pc.binary_join_element_wise(*pieces, _filled(rows.values), tail, _nothing())
 
 
 def _lengths_or_null(column: pa.Array) -> Ints:
@@ -231,3 +231,10 @@ def _lengths_or_null(column: pa.Array) -> Ints:
 
 def _filled(column: pa.Array) -> pa.Array:
     return column.fill_null(b"") if column.null_count else column
+
+
+@functools.cache
+def _nothing() -> pa.Scalar:
+    """What stands between pieces that are joined. Not made at import: Arrow reserves a gigabyte of addresses with the
+    first thing that it allocates, which processes forked after that (`barnabas.spark_daemon`) would begin with."""
+    return pa.scalar(b"", BYTES)

@@ -61,3 +61,26 @@ for _ in range(2):
 def test_processes_draw_random_numbers_of_their_own() -> None:
     output = subprocess.run([sys.executable, "-c", FORKS], check=True, stdout=subprocess.PIPE, text=True, timeout=60)
     assert len(set(output.stdout.split())) == 2
+
+
+ADDRESSES_MAX_KB = 600_000
+"""Libraries take some 350 MB, and Arrow reserves another gigabyte with the first thing that it allocates."""
+IMPORTS = """
+import importlib
+from pathlib import Path
+from barnabas.spark_daemon import NEEDED, WORKER
+for module in (WORKER, *NEEDED):
+    importlib.import_module(module)
+print(Path("/proc/self/status").read_text())
+"""
+
+
+def test_imports_leave_tasks_the_addresses_that_spark_limits() -> None:
+    # What is taken before the fork counts in every task against spark.executor.pyspark.memory. With many cores OpenBLAS
+    # would take more, but Spark tells its Python processes not to have more threads than a task has cores.
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    output = subprocess.run(
+        [sys.executable, "-c", IMPORTS], env=environment, check=True, stdout=subprocess.PIPE, text=True, timeout=60
+    )
+    status = dict(line.split(":", 1) for line in output.stdout.splitlines() if ":" in line)
+    assert int(status["VmSize"].removesuffix("kB")) < ADDRESSES_MAX_KB
