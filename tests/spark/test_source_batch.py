@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import AnalysisException
 
+from tests.clients.committed import read_committed
 from tests.spark.topics import create_topic, produce
 
 if TYPE_CHECKING:
@@ -123,3 +124,60 @@ def test_the_columns_are_not_for_the_user_to_choose(spark: SparkSession, node: P
     given = {"kafka.bootstrap.servers": node.bootstrap, "subscribe": topic}
     with pytest.raises(AnalysisException, match="a topic has the columns struct<key:binary"):
         spark.read.format("barnabas").schema("value string").options(**given).load().collect()
+
+
+@pytest.fixture
+def name(spark: SparkSession) -> Iterator[str]:
+    """Of a table or a view, which is gone after the test."""
+    yield "from_sql"
+    spark.catalog.dropTempView("from_sql")
+    spark.sql("DROP TABLE IF EXISTS from_sql")
+
+
+def in_sql(spark: SparkSession, statement: str) -> list[tuple[object, ...]]:
+    return [tuple(row) for row in spark.sql(statement).collect()]
+
+
+def test_a_view_in_sql_reads_a_topic(spark: SparkSession, node: Peer, topic: str, name: str) -> None:
+    create_topic(node, topic)
+    produce(node, topic, range(3))
+    options = f"'kafka.bootstrap.servers' '{node.bootstrap}', 'subscribe' '{topic}'"
+    in_sql(spark, f"CREATE TEMPORARY VIEW {name} USING barnabas OPTIONS ({options})")
+    assert in_sql(spark, f"SELECT count(*) FROM {name}") == [(3,)]
+
+
+def test_a_view_in_sql_writes_a_topic(spark: SparkSession, node: Peer, topic: str, name: str) -> None:
+    create_topic(node, topic)
+    options = f"'kafka.bootstrap.servers' '{node.bootstrap}', 'topic' '{topic}'"
+    in_sql(spark, f"CREATE TEMPORARY VIEW {name} (key STRING, value STRING) USING barnabas OPTIONS ({options})")
+    in_sql(spark, f"INSERT INTO {name} SELECT 'k', 'v'")
+    assert [(each.key, each.value) for each in read_committed(node.bootstrap, topic, 1)] == [(b"k", b"v")]
+
+
+def test_a_table_of_the_catalog_needs_the_options_with_each_query(
+    spark: SparkSession, node: Peer, topic: str, name: str
+) -> None:
+    create_topic(node, topic)
+    produce(node, topic, range(3))
+    given = {"kafka.bootstrap.servers": node.bootstrap, "subscribe": topic}
+    options = ", ".join(f"'{option}' '{value}'" for option, value in given.items())
+    create = f"CREATE TABLE {name} USING barnabas OPTIONS"
+    in_sql(spark, f"{create} ({options}) COMMENT 'what is ordered' TBLPROPERTIES ('team' = 'red')")
+    # Spark has a reader made with the options of the query alone: those of the table are for its columns only.
+    with pytest.raises(AnalysisException, match="CREATE TABLE does not keep options for queries"):
+        in_sql(spark, f"SELECT count(*) FROM {name}")
+    again = ", ".join(f"'{option}' = '{value}'" for option, value in given.items())
+    assert in_sql(spark, f"SELECT count(*) FROM {name} WITH ({again})") == [(3,)]
+    in_sql(spark, f"DROP TABLE {name}")
+    with pytest.raises(AnalysisException, match="option subscribed is not known to the source"):
+        in_sql(spark, f"{create} ({options}, 'subscribed' '{topic}')")
+
+
+def test_rows_are_inserted_into_a_table_with_the_options_of_the_sink(
+    spark: SparkSession, node: Peer, topic: str, name: str
+) -> None:
+    create_topic(node, topic)
+    in_sql(spark, f"CREATE TABLE {name} (key STRING, value STRING) USING barnabas")
+    options = f"'kafka.bootstrap.servers' = '{node.bootstrap}', 'topic' = '{topic}'"
+    in_sql(spark, f"INSERT INTO {name} WITH ({options}) SELECT 'k', 'v'")
+    assert [(each.key, each.value) for each in read_committed(node.bootstrap, topic, 1)] == [(b"k", b"v")]

@@ -11,7 +11,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+FORMAT: Final = "barnabas"
 CLIENT_PREFIX: Final = "kafka."
+
+_PROVIDER: Final = "provider"
+_OPTION_OF_TABLE: Final = "option."
+_PATH: Final = "path"
 
 _USUAL_MISTAKES: Final = {"topic": "subscribe", "topics": "subscribe"}
 _DURATION: Final = re.compile(r"(\d+)\s*([a-z]*)", re.IGNORECASE)
@@ -42,19 +47,30 @@ class OptionError(ValueError):
 
 
 class Given:
-    """Options as they were given, by name in any case. Names that nobody knows are refused at once."""
+    """Options as they were given, by name in any case. Names that nobody knows are refused at once.
+
+    What Spark says of a table of a catalog is no option, and is left out.
+    """
 
     def __init__(self, options: Mapping[str, str], *, known: Collection[str], of: str) -> None:
         spelling = {name.lower(): name for name in known}
+        properties = _properties_of_table(options)
         self.client: dict[str, str] = {}
         self._values: dict[str, str] = {}
+        if not options:
+            # Spark calls a source in Python with the options of the query alone, and not with those of its table.
+            raise OptionError(
+                "kafka.bootstrap.servers",
+                "is missing, and so is every other one: it says where the cluster is. In SQL, CREATE TABLE does not "
+                "keep options for queries; CREATE TEMPORARY VIEW does",
+            )
         for name, value in options.items():
             lower = name.lower()
             if lower.startswith(CLIENT_PREFIX):
                 self.client[lower.removeprefix(CLIENT_PREFIX)] = str(value)
             elif lower in spelling:
                 self._values[spelling[lower]] = str(value).strip()
-            else:
+            elif lower not in properties:
                 raise OptionError(name, f"is not known to {of}{_nearest(lower, spelling)}")
 
     def __contains__(self, name: str) -> bool:
@@ -79,6 +95,11 @@ class Given:
         """A whole number, or None where it is not given."""
         return self.read(name, lambda text: _whole(text, minimum, maximum), default="") if name in self else None
 
+    def time_ms(self, name: str) -> int | None:
+        """A moment, or None where it is not given."""
+        what = "the milliseconds since 1970 as a whole number"
+        return self.read(name, lambda text: _whole(text, 0, _LONG_MAX, what), default="") if name in self else None
+
     def count(self, name: str, *, default: int) -> int:
         return self.read(name, lambda text: _whole(text, 0, INT_MAX), default=str(default))
 
@@ -90,15 +111,28 @@ class Given:
         return self.one_of(name, {"true": True, "false": False}, default=default)
 
 
+def _properties_of_table(options: Mapping[str, str]) -> frozenset[str]:
+    """Which names, in lower case, are properties of a table of a catalog (`CREATE TABLE … USING barnabas`).
+
+    They come among its options: Spark's own (provider, owner, comment and more) and whatever TBLPROPERTIES has. Each
+    option of a table comes a second time, as `option.<name>`, so that one that is misspelt is not taken for a property.
+    The path, from LOCATION or from an option, comes once only, and says something that no topic can do.
+    """
+    given = {name.lower(): str(value) for name, value in options.items()}
+    if given.get(_PROVIDER, "").lower() != FORMAT:
+        return frozenset()
+    return frozenset(name for name in given if name != _PATH and _OPTION_OF_TABLE + name not in given)
+
+
 def _meaning(text: str, meanings: Mapping[str, T]) -> T:
     if text.lower() not in meanings:
         raise ValueError(f"it takes {' or '.join(meanings)}")
     return meanings[text.lower()]
 
 
-def _whole(text: str, minimum: int, maximum: int) -> int:
+def _whole(text: str, minimum: int, maximum: int, what: str = "a whole number") -> int:
     if not (text.isascii() and text.isdigit()) or not minimum <= int(text) <= maximum:
-        raise ValueError(f"it takes a whole number, {minimum} or greater")
+        raise ValueError(f"it takes {what}, {minimum} or greater")
     return int(text)
 
 

@@ -165,9 +165,9 @@ def begin(
         if run.batch_id > 0 and options.on_missing_marker is OnMissingMarker.FAIL:
             raise MarkerError(
                 f"batch {run.batch_id} of query {run.query_id} is not its first, and the cluster has no marker of any "
-                f"batch before (group {batch_name(identity)}): it was deleted, or earlier batches were written with "
-                "another identity or with delivery=at_least_once. If no row of this batch has been written yet, start "
-                "once with option onMissingMarker=write"
+                f"batch before (group {batch_name(identity)}): it was deleted, by itself or with the topic that it is "
+                "committed for, or earlier batches were written with another identity or with delivery=at_least_once. "
+                "If no row of this batch has been written yet, start once with option onMissingMarker=write"
             )
         return BatchMarker(run, start_id, now_ms, 0)
     if found.run.query_id != run.query_id:

@@ -221,7 +221,7 @@ def _position(
     given: Given, side: str, offsets: str | None, words: Mapping[str, Position], default: Position
 ) -> Position:
     """A start or an end: one time for all goes before a time for each partition, and that before offsets."""
-    if (timestamp := given.number(f"{side}Timestamp", minimum=0)) is not None:
+    if (timestamp := given.time_ms(f"{side}Timestamp")) is not None:
         return AtTimestamp(timestamp)
     if (timestamps := given.text(f"{side}OffsetsByTimestamp")) is not None:
         name = f"{side}OffsetsByTimestamp"

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from barnabas.spark.given import OptionError
+from barnabas.spark.given import FORMAT, OptionError
 from barnabas.spark.options import Query, SourceOptions, parse_source
 from barnabas.spark.resident import settle_in
 from barnabas.spark.tasks import ReadPlan, plan_read
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from barnabas.spark.batch_reader import BatchReader
     from barnabas.spark.stream_reader import StreamReader
 
-FORMAT: Final = "barnabas"
 COLUMNS: Final = StructType(
     [
         StructField("key", BinaryType()),

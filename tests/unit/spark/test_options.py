@@ -65,6 +65,41 @@ def test_names_are_known_in_any_case() -> None:
     assert not parsed.fail_on_data_loss
 
 
+OF_A_TABLE = {
+    "provider": "Barnabas",
+    "owner": "me",
+    "comment": "what is ordered",
+    "collation": "UTF8_LCASE",
+    "team": "red",
+    **{f"option.{name}": value for name, value in ORDERS.items()},
+}
+"""What Spark adds to the options of a table of its catalog: what is reserved, TBLPROPERTIES, and each option again."""
+
+
+def test_what_spark_says_of_a_table_is_no_option() -> None:
+    assert batch(**OF_A_TABLE) == batch()
+
+
+@pytest.mark.parametrize(
+    ("given", "refused"),
+    [
+        ({**OF_A_TABLE, "subscribed": "orders", "option.subscribed": "orders"}, "subscribed"),
+        ({**OF_A_TABLE, "path": "file:/orders", "location": "file:/orders"}, "path"),
+        ({**OF_A_TABLE, "provider": "another"}, "provider"),
+        ({"comment": "what is ordered"}, "comment"),
+        ({"option.subscribe": "orders"}, "option.subscribe"),
+    ],
+)
+def test_nothing_else_is_taken_for_the_property_of_a_table(given: dict[str, str], refused: str) -> None:
+    with pytest.raises(OptionError, match=f"option {refused} is not known to the source"):
+        batch(**given)
+
+
+def test_without_a_cluster_it_is_said_that_tables_do_not_keep_it() -> None:
+    with pytest.raises(OptionError, match="CREATE TEMPORARY VIEW"):
+        parse_source({}, Query.BATCH)
+
+
 @pytest.mark.parametrize(
     ("option", "value", "expected"),
     [
@@ -162,6 +197,10 @@ def test_a_time_has_a_unit_or_is_in_milliseconds(text: str, expected_ms: int) ->
         ({"isolation.level": "read_committed"}, "as in kafka.isolation.level"),
         ({"zzz": "1"}, "there are: subscribe, subscribePattern, assign"),
         ({"minPartitions": "0"}, "option minPartitions is '0': it takes a whole number, 1 or greater"),
+        (
+            {"startingTimestamp": "2026-01-01"},
+            "option startingTimestamp is '2026-01-01': it takes the milliseconds since 1970 as a whole number",
+        ),
         ({"minPartitions": "many"}, "option minPartitions is 'many'"),
         ({"maxOffsetsPerTrigger": "-1"}, "option maxOffsetsPerTrigger is '-1'"),
         ({"maxRecordsPerPartition": "1e3"}, "option maxRecordsPerPartition is '1e3'"),
