@@ -11,9 +11,12 @@ Events are dataclasses. In a topic they are JSON objects, with times in ISO 8601
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+import signal
 import tempfile
+import threading
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -225,17 +228,27 @@ def run_to_end(writer: DataStreamWriter) -> StreamingQuery:
 def run_side_by_side(writers: Sequence[DataStreamWriter]) -> list[StreamingQuery]:
     """When one of them fails, all are stopped, and its error comes out."""
     queries: list[StreamingQuery] = []
-    try:
-        for writer in writers:
-            queries.append(writer.start())  # noqa: PERF401 (at once, so that it is stopped if the next does not start)
-        while active := still_active(queries):
-            active[0].awaitTermination(POLL_S)
-    except KeyboardInterrupt:
-        pass  # how such a run is meant to end
-    finally:
-        for query in queries:
-            query.stop()
+    with ctrl_c_noted() as is_asked_to_end:
+        try:
+            for writer in writers:
+                queries.append(writer.start())  # noqa: PERF401 (so that it is stopped if the next does not start)
+            while still_active(queries) and not is_asked_to_end.wait(POLL_S):
+                pass
+        finally:
+            for query in queries:
+                query.stop()
     return queries
+
+
+@contextlib.contextmanager
+def ctrl_c_noted() -> Iterator[threading.Event]:
+    """Ctrl-C, and nothing that it breaks off: in the middle of a call to Java it would leave pages of traces."""
+    pressed = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda *_: pressed.set())
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def still_active(queries: Sequence[StreamingQuery]) -> list[StreamingQuery]:

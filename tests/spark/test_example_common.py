@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+import threading
 from collections import Counter
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from examples.common import parse_arguments
+from examples.common import parse_arguments, run
 
 import barnabas.spark
+from tests.peers import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from pyspark.sql import SparkSession
 
 README = Path(__file__).parents[2] / "examples" / "README.md"
 
@@ -108,3 +113,20 @@ def test_results_that_a_second_run_tells_again_are_shown_once(
     once = shown(1)
     assert results[0][0] in once or "09:00" in once
     assert shown(2) == once
+
+
+def test_ctrl_c_ends_queries_and_breaks_nothing_off(spark: SparkSession, tmp_path: Path) -> None:
+    def press_when_it_runs() -> None:
+        wait_until(lambda: len(spark.streams.active) == 1, "the query runs")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    frame = spark.readStream.format("rate").load()
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+    pressing = threading.Thread(target=press_when_it_runs)
+    pressing.start()
+    (query,) = run([writer], once=False)
+    pressing.join()
+    assert not query.isActive
+    assert query.exception() is None
+    assert signal.getsignal(signal.SIGINT) is before
