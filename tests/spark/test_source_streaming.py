@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.errors import StreamingQueryException
 
+from barnabas.spark.offsets import TOPIC_IDS
 from tests.peers import wait_until
 from tests.spark.pipelines import Batches, run_to_end, running, source
 from tests.spark.topics import LONG_AGO_MS, add_partitions, create_topic, delete_topic, expire, produce
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
 
 
 def last_offsets(checkpoint: Path) -> dict[str, dict[str, int]]:
-    """What the checkpoint says of the newest batch."""
+    """How far the newest batch goes, by the checkpoint."""
     newest = max(
         (file for file in (checkpoint / "offsets").iterdir() if file.name.isdigit()), key=lambda f: int(f.name)
     )
     found: dict[str, dict[str, int]] = json.loads(newest.read_text().splitlines()[-1])
+    assert found.pop(TOPIC_IDS).keys() == found.keys()
     return found
 
 
@@ -144,6 +146,25 @@ def test_a_topic_that_was_deleted_and_made_again_fails_a_query_or_is_read_from_i
         run_to_end(source(spark, node, subscribe=topic), seen, tmp_path)
     run_to_end(source(spark, node, subscribe=topic, failOnDataLoss="false"), seen, tmp_path)
     assert seen.values == ["old", "old too", "new"]
+
+
+def test_a_topic_that_was_made_again_and_has_grown_beyond_what_was_read_is_noticed_at_each_start(
+    spark: SparkSession, node: Peer, topic: str, tmp_path: Path
+) -> None:
+    create_topic(node, topic)
+    produce(node, topic, ["old", "old too"])
+    seen = Batches()
+    run_to_end(source(spark, node, subscribe=topic, startingOffsets="earliest"), seen, tmp_path)
+    delete_topic(node, topic)
+    create_topic(node, topic)
+    produce(node, topic, ["new", "newer", "newest"])
+    for _ in range(2):
+        with pytest.raises(
+            StreamingQueryException, match=f"{topic}-0: it was read up to offset 2, then the topic was deleted and made"
+        ):
+            run_to_end(source(spark, node, subscribe=topic), seen, tmp_path)
+    run_to_end(source(spark, node, subscribe=topic, failOnDataLoss="false"), seen, tmp_path)
+    assert seen.values == ["old", "old too", "new", "newer", "newest"]
 
 
 def test_records_that_retention_took_fail_a_query_that_runs_or_are_skipped(

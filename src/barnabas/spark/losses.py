@@ -67,6 +67,18 @@ def ranges_gone(ranges: Iterable[OffsetRange], present: Container[TopicPartition
     ]
 
 
+def ranges_replaced(ranges: Iterable[OffsetRange], topics: Container[str]) -> list[DataLoss]:
+    """Ranges of topics that were deleted and made again since they were planned."""
+    return [
+        DataLoss(
+            (each.topic, each.partition),
+            f"offsets {each.start} to {each.end - 1} were to be read, then the topic was deleted and made again",
+        )
+        for each in ranges
+        if each.topic in topics
+    ]
+
+
 def starts_missed(ranges: Iterable[OffsetRange], earliest: Mapping[TopicPartition, int]) -> list[DataLoss]:
     """Ranges whose first offsets are older than the oldest record that is kept."""
     return [

@@ -2,7 +2,9 @@
 
 The JSON form is Spark's own, in options and in checkpoints: topics, in each its partitions as text, for each an
 offset or a timestamp: `{"orders": {"0": 23, "1": -2}}`. In options -2 stands for the earliest offset and -1 for the
-latest.
+latest. Checkpoints also say which topics they mean, as a topic that was deleted and made again has its name from
+before, but not its id: `"topic ids": {"orders": "kVNNOy-yTtGxH7KCdVXEbw"}`. No topic can have such a name, and where
+this is missing, or stands in an option, nothing follows from it.
 """
 
 from __future__ import annotations
@@ -11,11 +13,16 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from barnabas.protocol.uuids import ZERO_UUID, Uuid, from_text, to_text
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 TopicPartition: TypeAlias = tuple[str, int]
 Offsets: TypeAlias = dict[TopicPartition, int]
+TopicIds: TypeAlias = dict[str, Uuid]
+
+TOPIC_IDS: Final = "topic ids"
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -67,12 +74,14 @@ class MalformedJsonError(ValueError):
     """A text is not the JSON that was expected; the message says where."""
 
 
-def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+def to_json(offsets: Mapping[TopicPartition, int], topic_ids: Mapping[str, Uuid] | None = None) -> dict[str, Any]:
     """A position as a checkpoint has it. Equal positions give equal texts, whatever order they were made in."""
-    topics: dict[str, dict[str, int]] = {}
+    topics: dict[str, Any] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         topics.setdefault(topic, {})[str(partition)] = offset
-    return topics
+    # Old brokers know of no ids, and say zero.
+    ids = {topic: to_text(each) for topic in topics if (each := (topic_ids or {}).get(topic, ZERO_UUID)) != ZERO_UUID}
+    return {**topics, TOPIC_IDS: ids} if ids else topics
 
 
 def from_json(value: object) -> Offsets:
@@ -81,6 +90,8 @@ def from_json(value: object) -> Offsets:
         raise MalformedJsonError(f"topics are expected, as in {_example()}, but this is {_shown(value)}")
     offsets: Offsets = {}
     for topic, partitions in value.items():
+        if topic == TOPIC_IDS:
+            continue
         if not isinstance(partitions, dict):
             raise MalformedJsonError(
                 f"topic {topic!r} has {_shown(partitions)} where partitions are expected, as in {_example()}"
@@ -88,6 +99,11 @@ def from_json(value: object) -> Offsets:
         for text, number in partitions.items():
             offsets[topic, _partition(topic, text)] = _number(topic, text, number)
     return offsets
+
+
+def topic_ids_from_json(value: Mapping[str, Any]) -> TopicIds:
+    """Which topics a position in a checkpoint means, as far as it says so."""
+    return {topic: from_text(text) for topic, text in value.get(TOPIC_IDS, {}).items()}
 
 
 def parse_offsets(text: str) -> Offsets:

@@ -1,7 +1,7 @@
 """A streaming read, batch by batch: where it starts, how far the next batch goes, and what its tasks read.
 
-Spark's checkpoint is the authority on what has been read; the planner remembers nothing that it could not do without.
-Two places need care for that reason:
+Spark's checkpoint is the authority on what has been read, and of which topics by their ids; the planner remembers
+nothing that it could not do without. Two places need care for that reason:
 
 - Spark does not write down where a query started before its first batch is planned. If the start is a place that
   moves (the latest offsets, those of a group), the first batch is left empty: it only puts the start into the
@@ -14,8 +14,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from barnabas.spark.losses import ends_moved_back, partitions_gone, ranges_gone, report, starts_missed, within
-from barnabas.spark.offsets import LATEST, GroupOffsets, Latest, Offsets, SpecificOffsets, TopicPartition
+from barnabas.protocol.uuids import ZERO_UUID
+from barnabas.spark.losses import (
+    ends_moved_back,
+    partitions_gone,
+    ranges_gone,
+    ranges_replaced,
+    report,
+    starts_missed,
+    within,
+)
+from barnabas.spark.offsets import LATEST, GroupOffsets, Latest, Offsets, SpecificOffsets, TopicIds, TopicPartition
 from barnabas.spark.planning import (
     DataLoss,
     OffsetRange,
@@ -58,7 +67,8 @@ class StreamPlanner:
         """Partitions that a new query starts to read at their end, wherever that is."""
         self._ends_with_what_is_there = False
         self._target: Offsets | None = None
-        self._topic_ids: dict[str, Uuid] = {}
+        self.topic_ids: TopicIds = {}
+        """Of the topics that the last position which was given or taken means."""
         self._last_batch_ms: int | None = None
         self.latest_seen: Offsets | None = None
         """Where partitions ended when they were last asked."""
@@ -79,6 +89,10 @@ class StreamPlanner:
             self._initial = self._within(self._topics.start_of_read(places, latest))
             self._moving = {place for place, offset in self._initial.items() if offset == ends.get(place)}
         return self._initial
+
+    def recall(self, topic_ids: TopicIds) -> None:
+        """What a checkpoint says of the topics that have been read; it may be one without ids, and say nothing."""
+        self.topic_ids |= topic_ids
 
     def available_now(self) -> None:
         """The query reads what is there, in as many batches as the limits make of it, and ends."""
@@ -109,10 +123,14 @@ class StreamPlanner:
             stop |= {place: start[place] for place in self._moving & stop.keys()}
         return stop
 
-    def ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
-        """What the tasks of a batch read. A batch that is run again reads the same."""
+    def ranges(self, start: Offsets, end: Offsets, topic_ids: Mapping[str, Uuid] | None = None) -> list[OffsetRange]:
+        """What the tasks of a batch read. A batch that is run again reads the same, and of the same topics: none of
+        what was made under their names since."""
         begin = {place: start.get(place, 0) for place in end}
         ranges = plan_ranges(begin, end)
+        replaced = self._replaced(topic_ids or {})
+        self._report(ranges_replaced(ranges, replaced))
+        ranges = [each for each in ranges if each.topic not in replaced]
         earliest = self._topics.earliest((each.topic, each.partition) for each in ranges)
         self._report([*self._start_overtaken(start, end), *ranges_gone(ranges, earliest)])
         ranges = [each for each in ranges if (each.topic, each.partition) in earliest]
@@ -155,19 +173,21 @@ class StreamPlanner:
         return self._topics.earliest(loss.place for loss in losses)
 
     def _made_again(self, start: Offsets, ends: Offsets) -> list[DataLoss]:
-        """Partitions of topics that have another id than before, and have grown beyond `start` already.
-
-        Ids are not in the checkpoint: this is seen while a query runs, not from one run to the next.
-        """
-        ids = self._topics.present()
+        """Partitions of topics that have another id than before, and have grown beyond `start` already."""
+        replaced = self._replaced(self.topic_ids)
         return [
             DataLoss(place, f"it was read up to offset {start[place]}, then the topic was deleted and made again")
             for place in sorted(start.keys() & ends.keys())
-            if ends[place] >= start[place] and place in ids and self._topic_ids.get(place[0], ids[place]) != ids[place]
+            if ends[place] >= start[place] and place[0] in replaced
         ]
 
+    def _replaced(self, topic_ids: Mapping[str, Uuid]) -> set[str]:
+        """The topics that have other ids now. Old brokers know of none, and say zero."""
+        present = self._topics.present()
+        return {topic for (topic, _), each in present.items() if each not in (ZERO_UUID, topic_ids.get(topic, each))}
+
     def _remember_topics(self) -> None:
-        self._topic_ids = {topic: topic_id for (topic, _), topic_id in self._topics.present().items()}
+        self.topic_ids = {topic: topic_id for (topic, _), topic_id in self._topics.present().items()}
 
     def _start_overtaken(self, start: Offsets, end: Offsets) -> list[DataLoss]:
         """Partitions whose first batch, run again after a crash, has nothing left to read.

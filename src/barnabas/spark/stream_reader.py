@@ -1,7 +1,7 @@
 """A streaming read, as Spark calls it: in a process of its own on the driver, and `read` in each task.
 
 The process of the source lives as long as a run of the query. Offsets go in and out as Spark's own Kafka source writes
-them, so that checkpoints and progress reports look alike.
+them, so that checkpoints and progress reports look alike, but for the ids of the topics (`offsets`).
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from barnabas.spark.lookup import Lookup
-from barnabas.spark.offsets import from_json, to_json
+from barnabas.spark.offsets import from_json, to_json, topic_ids_from_json
 from barnabas.spark.stream_planner import StreamPlanner
 from barnabas.spark.tasks import RangePartition, read_partition
 
@@ -39,8 +39,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._plan = plan
         self._driver: _Driver | None = None
 
-    def initialOffset(self) -> dict[str, dict[str, int]]:  # noqa: N802
-        return to_json(self._on_driver().planner.initial())
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        planner = self._on_driver().planner
+        return to_json(planner.initial(), planner.topic_ids)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(self._plan.options.max_offsets_per_trigger or NO_LIMIT)
@@ -48,24 +49,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._on_driver().planner.available_now()
 
-    def latestOffset(self, start: dict[str, dict[str, int]], limit: ReadLimit) -> dict[str, dict[str, int]]:  # noqa: N802
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """How far the next batch goes. That Spark asks says that everything before `start` is processed."""
         driver = self._on_driver()
         begin = from_json(start)
+        driver.planner.recall(topic_ids_from_json(start))
         if isinstance(limit, ReadAllAvailable):
             end = driver.planner.end_of_everything(begin)
         else:
             end = driver.planner.end_of_batch(begin)
         if driver.group is not None:
             driver.group.stands_at({place: offset for place, offset in begin.items() if place in end})
-        return to_json(end)
+        return to_json(end, driver.planner.topic_ids)
 
-    def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:  # noqa: N802
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         seen = self._on_driver().planner.latest_seen
         return None if seen is None else to_json(seen)
 
-    def partitions(self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]) -> Sequence[InputPartition]:
-        ranges = self._on_driver().planner.ranges(from_json(start), from_json(end))
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        ranges = self._on_driver().planner.ranges(from_json(start), from_json(end), topic_ids_from_json(end))
         return [RangePartition(each) for each in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:

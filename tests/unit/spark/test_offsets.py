@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.spark.offsets import MalformedJsonError, Offsets, from_json, parse_offsets, parse_partitions, to_json
+from barnabas.protocol.uuids import ZERO_UUID, from_text
+from barnabas.spark.offsets import (
+    MalformedJsonError,
+    Offsets,
+    from_json,
+    parse_offsets,
+    parse_partitions,
+    to_json,
+    topic_ids_from_json,
+)
 
 OFFSETS = st.dictionaries(
     st.tuples(st.text(min_size=1, max_size=8), st.integers(0, 2**31 - 1)), st.integers(0, 2**63 - 1), max_size=20
@@ -26,6 +35,25 @@ def test_a_position_looks_in_a_checkpoint_as_that_of_sparks_own_source() -> None
 @given(OFFSETS)
 def test_a_position_survives_the_checkpoint(offsets: Offsets) -> None:
     assert from_json(json.loads(json.dumps(to_json(offsets)))) == offsets
+
+
+def test_a_position_in_a_checkpoint_says_which_topics_it_means() -> None:
+    orders = from_text("kVNNOy-yTtGxH7KCdVXEbw")
+    position = to_json({("orders", 0): 23, ("old", 0): 1}, {"orders": orders, "old": ZERO_UUID, "others": orders})
+    assert position == {
+        "old": {"0": 1},
+        "orders": {"0": 23},
+        "topic ids": {"orders": "kVNNOy-yTtGxH7KCdVXEbw"},
+    }
+    assert from_json(position) == {("orders", 0): 23, ("old", 0): 1}
+    assert topic_ids_from_json(position) == {"orders": orders}
+    assert topic_ids_from_json({"orders": {"0": 23}}) == {}
+
+
+def test_a_position_of_a_checkpoint_may_be_given_as_an_option() -> None:
+    assert parse_offsets('{"orders": {"0": 23}, "topic ids": {"orders": "kVNNOy-yTtGxH7KCdVXEbw"}}') == {
+        ("orders", 0): 23
+    }
 
 
 @given(OFFSETS)

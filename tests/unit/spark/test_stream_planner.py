@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.protocol.uuids import Uuid
+from barnabas.protocol.uuids import ZERO_UUID, Uuid
 from barnabas.spark.given import OptionError
 from barnabas.spark.offsets import LATEST, Earliest, GroupOffsets, Latest, SpecificOffsets
 from barnabas.spark.options import Query, parse_source
@@ -74,6 +74,12 @@ class RunningQuery:
         self.planner = StreamPlanner(topics, parsed, lambda: self.now_ms)
         self.at = self.planner.initial() if start is None else start
         self.read: list[OffsetRange] = []
+
+    def restarted(self, **options: Any) -> RunningQuery:
+        """The query after a restart from its checkpoint."""
+        query = RunningQuery(self.topics, start=self.at, **options)
+        query.planner.recall(self.planner.topic_ids)
+        return query
 
     def batch(self) -> list[OffsetRange] | None:
         """Plans the next batch; None where there is none."""
@@ -223,6 +229,43 @@ def test_a_topic_that_was_made_again_is_noticed_however_large_it_is(end: int) ->
     query.topics.ends, query.topics.ids = {A0: end}, {"a": b"another id"}
     with pytest.raises(DataLossError, match="a-0: it was read up to offset 5"):
         query.batch()
+
+
+@pytest.mark.parametrize("end", [3, 5, 8])
+def test_a_topic_that_was_made_again_is_noticed_by_each_later_run_of_the_query(end: int) -> None:
+    query = RunningQuery(FakeTopics({A0: 5}))
+    query.batch()
+    query.topics.ends, query.topics.ids = {A0: end}, {"a": b"another id"}
+    for _ in range(2):
+        query = query.restarted()
+        with pytest.raises(DataLossError, match="a-0: it was read up to offset 5"):
+            query.batch()
+    query = query.restarted(failOnDataLoss="false")
+    assert query.batch() == []
+    assert query.restarted().batch() == [OffsetRange("a", 0, 0, end)]
+
+
+def test_a_batch_that_is_run_again_reads_nothing_of_a_topic_that_was_made_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    query = RunningQuery(FakeTopics({A0: 5, B0: 5}))
+    topic_ids = dict(query.planner.topic_ids)
+    query.topics.ids = {"a": b"another id"}
+    again = StreamPlanner(query.topics, parse_source(OPTIONS, Query.STREAMING), lambda: 0)
+    with pytest.raises(DataLossError, match="a-0: offsets 2 to 4 were to be read, then the topic was deleted and made"):
+        again.ranges({A0: 2, B0: 2}, {A0: 5, B0: 5}, topic_ids)
+    accepting = parse_source({**OPTIONS, "failOnDataLoss": "false"}, Query.STREAMING)
+    again = StreamPlanner(query.topics, accepting, lambda: 0)
+    assert again.ranges({A0: 2, B0: 2}, {A0: 5, B0: 5}, topic_ids) == [OffsetRange("b", 0, 2, 5)]
+    assert "a-0: offsets 2 to 4 were to be read" in caplog.text
+
+
+def test_brokers_that_know_of_no_ids_are_believed() -> None:
+    query = RunningQuery(FakeTopics({A0: 5}))
+    query.batch()
+    query.topics.ends, query.topics.ids = {A0: 8}, {"a": ZERO_UUID}
+    query = query.restarted()
+    assert query.batch() == [OffsetRange("a", 0, 5, 8)]
 
 
 @pytest.mark.parametrize("end", [3, 5, 8])
