@@ -130,8 +130,16 @@ def test_a_single_batch_takes_everything_whatever_the_limit(
     assert [len(batch) for batch in seen.batches] == [10]
 
 
-def test_a_topic_that_was_deleted_and_made_again_fails_a_query_or_is_read_from_its_start(
-    spark: SparkSession, node: Peer, topic: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("new", "complaint"),
+    [
+        (["new"], "it was read up to offset 2 and now ends at offset 1"),
+        (["new", "newer", "newest"], "it was read up to offset 2, then the topic was deleted and made again"),
+    ],
+    ids=["shorter", "longer"],
+)
+def test_a_topic_that_was_deleted_and_made_again_fails_each_start_of_a_query_or_is_read_from_its_start(
+    spark: SparkSession, node: Peer, topic: str, tmp_path: Path, new: list[str], complaint: str
 ) -> None:
     create_topic(node, topic)
     produce(node, topic, ["old", "old too"])
@@ -139,32 +147,12 @@ def test_a_topic_that_was_deleted_and_made_again_fails_a_query_or_is_read_from_i
     run_to_end(source(spark, node, subscribe=topic, startingOffsets="earliest"), seen, tmp_path)
     delete_topic(node, topic)
     create_topic(node, topic)
-    produce(node, topic, ["new"])
-    with pytest.raises(
-        StreamingQueryException, match=f"{topic}-0: it was read up to offset 2 and now ends at offset 1"
-    ):
-        run_to_end(source(spark, node, subscribe=topic), seen, tmp_path)
-    run_to_end(source(spark, node, subscribe=topic, failOnDataLoss="false"), seen, tmp_path)
-    assert seen.values == ["old", "old too", "new"]
-
-
-def test_a_topic_that_was_made_again_and_has_grown_beyond_what_was_read_is_noticed_at_each_start(
-    spark: SparkSession, node: Peer, topic: str, tmp_path: Path
-) -> None:
-    create_topic(node, topic)
-    produce(node, topic, ["old", "old too"])
-    seen = Batches()
-    run_to_end(source(spark, node, subscribe=topic, startingOffsets="earliest"), seen, tmp_path)
-    delete_topic(node, topic)
-    create_topic(node, topic)
-    produce(node, topic, ["new", "newer", "newest"])
+    produce(node, topic, new)
     for _ in range(2):
-        with pytest.raises(
-            StreamingQueryException, match=f"{topic}-0: it was read up to offset 2, then the topic was deleted and made"
-        ):
+        with pytest.raises(StreamingQueryException, match=f"{topic}-0: {complaint}"):
             run_to_end(source(spark, node, subscribe=topic), seen, tmp_path)
     run_to_end(source(spark, node, subscribe=topic, failOnDataLoss="false"), seen, tmp_path)
-    assert seen.values == ["old", "old too", "new", "newer", "newest"]
+    assert seen.values == ["old", "old too", *new]
 
 
 def test_records_that_retention_took_fail_a_query_that_runs_or_are_skipped(

@@ -57,25 +57,22 @@ def ends_moved_back(start: Offsets, latest: Offsets) -> list[DataLoss]:
 
 def ranges_gone(ranges: Iterable[OffsetRange], present: Container[TopicPartition]) -> list[DataLoss]:
     """Ranges of partitions that do not exist any more."""
-    return [
-        DataLoss(
-            (each.topic, each.partition),
-            f"offsets {each.start} to {each.end - 1} were to be read, and it does not exist any more",
-        )
-        for each in ranges
-        if (each.topic, each.partition) not in present
-    ]
+    gone = [each for each in ranges if (each.topic, each.partition) not in present]
+    return _unread(gone, "and it does not exist any more")
 
 
 def ranges_replaced(ranges: Iterable[OffsetRange], topics: Container[str]) -> list[DataLoss]:
     """Ranges of topics that were deleted and made again since they were planned."""
+    return _unread([each for each in ranges if each.topic in topics], "then the topic was deleted and made again")
+
+
+def _unread(ranges: Iterable[OffsetRange], what_happened: str) -> list[DataLoss]:
     return [
         DataLoss(
             (each.topic, each.partition),
-            f"offsets {each.start} to {each.end - 1} were to be read, then the topic was deleted and made again",
+            f"offsets {each.start} to {each.end - 1} were to be read, {what_happened}",
         )
         for each in ranges
-        if each.topic in topics
     ]
 
 
