@@ -36,6 +36,9 @@ AT_ONCE_SHARE = 0.2
 """So many of the kills of a driver come while it is still finding out where it was."""
 STARTING_S_MAX = 8.0
 PROGRESS_S_MAX = 180.0
+PLANNED_BEFORE_MAX = 2
+"""So many batches may be seen to be finished after any moment that were planned before it: the one that runs, and one
+that is done already."""
 SETTINGS = {"offsets.topic.num.partitions": "5", "transaction.state.log.num.partitions": "5"}
 
 
@@ -87,16 +90,22 @@ class Pipeline:
         wait_until(has_come, what, PROGRESS_S_MAX, 0.1)
 
     def survive(self) -> None:
-        """After the death of a worker: what ran there is run again, or else all of it, as its service manager would."""
-        before = self.processed()
+        """After the death of a worker: what ran there is run again, or else all of it, as its service manager would.
+
+        If it was the process of the source, the query ends when the next batch is to be planned, and not before.
+        """
+        for _ in range(PLANNED_BEFORE_MAX + 1):
+            self._await_progress_or_end(self.processed())
+        if not self.current.is_running():
+            self.start()
+
+    def _await_progress_or_end(self, before: list[int]) -> None:
         wait_until(
             lambda: not self.current.is_running() or self.processed() != before,
             "the pipeline goes on, or ends",
             PROGRESS_S_MAX,
             0.1,
         )
-        if not self.current.is_running():
-            self.start()
 
     def kill(self) -> None:
         for each in self._processes:
