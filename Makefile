@@ -1,8 +1,9 @@
 # Each target sets up what it needs; `setup` is quick when nothing changed.
 # The distribution's Python is built with profile-guided optimisation, one compiled by a version manager often is not
 # and then a third slower: so the former is preferred where it is new enough.
-PYTHON ?= $(shell for p in /usr/bin/python3 python3; do \
-	$$p -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+# One that can make virtual environments goes before one that must be taught to first.
+PYTHON ?= $(shell for needed in ensurepip sys; do for p in /usr/bin/python3 python3; do \
+	$$p -c "import $$needed, sys; sys.exit(sys.version_info < (3, 11))" 2>/dev/null && echo $$p && exit; done; done)
 PYTHON := $(or $(PYTHON),python3)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,7 +17,7 @@ help:
 	@echo "make demo        a Spark pipeline on a node: watched, killed, started again, its sums checked"
 	@echo "make test        every check: lint, types, import contracts, tests"
 	@echo "make lint        ruff, mypy, import contracts"
-	@echo "make bench       the table of ratios beside Apache Kafka (needs Java and Maven; says so without)"
+	@echo "make bench       tables and pictures of the ratios beside Apache Kafka (needs Java and Maven; says so without)"
 	@echo "make bench-full  the full grid"
 	@echo "make chaos       kills, full disks, slow clients, at length"
 	@echo "make interop     clients of other languages and Kafka's tools (says which toolchains are missing)"
@@ -26,14 +27,15 @@ setup: $(VENV)/.stamp
 
 $(VENV)/.stamp: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Barnabas needs Python 3.11 or newer: set PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -m tools.prerequisites venv
 	@echo "setting up $(VENV), which takes a minute or two"
-	@$(PYTHON) -m venv --clear $(VENV) || { echo "cannot make a virtual environment: apt-get install python3-venv"; exit 1; }
+	@$(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
 # Spark runs on Java: found, installed where that is possible, or asked for in one line.
 java: setup
-	@$(BIN)/python -m tools.ensure_java
+	@$(BIN)/python -m tools.prerequisites java
 
 demo: java
 	@$(BIN)/python -m examples.demo
@@ -62,6 +64,7 @@ interop: setup
 
 docs: setup
 	@$(BIN)/python -m tools.make_config_page
+	@$(BIN)/python -m tools.draw_rooms
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

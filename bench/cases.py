@@ -20,6 +20,7 @@ from bench.loads.consume import ConsumeLoad
 from bench.loads.produce import ProduceLoad
 from bench.loads.requests import RequestsLoad
 from bench.loads.roundtrip import OpenLoopLoad
+from bench.loads.session_fetches import SessionLoad
 from bench.nodes import HOST
 from bench.stats import AtLeast, AtMost, Measure
 from bench.topics import Topic, fresh_topic, standing_topic
@@ -36,10 +37,11 @@ if TYPE_CHECKING:
 FIRST_RECORD_SECONDS_MAX = 90.0
 NO_LIMIT = sys.maxsize
 MANY_PARTITIONS = 1000
+GATHERED_PARTITIONS = 50
 
 
 PRODUCE_TARGETS = (AtLeast(Measure.RATIO, 1.1), AtMost(Measure.CPU_RATIO, 0.9))
-CONSUME_TARGETS = (AtLeast(Measure.RATIO, 0.95), AtMost(Measure.CPU_RATIO, 1.0))
+CONSUME_TARGETS = (AtLeast(Measure.RATIO, 1.0), AtMost(Measure.CPU_RATIO, 1.0))
 REQUEST_TARGETS = (AtLeast(Measure.RATIO, 1.5), AtMost(Measure.CPU_RATIO, 0.5))
 ROUND_TRIP_TARGETS = (AtMost(Measure.RATIO, 0.8),)
 
@@ -105,10 +107,12 @@ def _cases(plan: Plan, produced: Sequence[Factors], consumed: Sequence[Factors])
         *few,
         *consumes,
         _REQUESTS,
+        _GATHERED_REQUESTS,
         _ROUND_TRIP_IDLE,
         _ROUND_TRIP_LOADED,
         *coordinator_cases.every(plan),
         *many,
+        _SESSION_FETCHES,
     ]
 
 
@@ -179,6 +183,20 @@ def _round_trip_loaded(context: Context, node: Node) -> Figures:
         return run_load("roundtrip-loaded", load)
 
 
+def _gathered_requests(context: Context, node: Node) -> Figures:
+    with fresh_topic(node.bootstrap, GATHERED_PARTITIONS) as topic:
+        load = dataclasses.replace(_requests_load(context, node, topic), connections=4, batches=GATHERED_PARTITIONS)
+        figures = run_load("requests", load)
+        _expect_records(topic, figures["units"])
+    return figures
+
+
+def _session_fetches(context: Context, node: Node) -> Figures:
+    topic = standing_topic(node.bootstrap, MANY_PARTITIONS)
+    load = SessionLoad(HOST, node.port, node.pid, topic.name, topic.id(), MANY_PARTITIONS, context.plan.seconds)
+    return run_load("session-fetches", load)
+
+
 def _requests_load(context: Context, node: Node, topic: Topic) -> RequestsLoad:
     return RequestsLoad(
         host=HOST,
@@ -197,6 +215,25 @@ _REQUESTS = SteadyCase(
     "requests",
     (Row("one-record requests, 8 × 5 in flight", "k requests/s", "rate", 1e-3, True, REQUEST_TARGETS),),
     _requests,
+)
+_GATHERED_REQUESTS = SteadyCase(
+    "requests-gathered",
+    (
+        Row(
+            f"Produce of {GATHERED_PARTITIONS} partitions, 4 × 5 in flight",
+            "k batches/s",
+            "rate",
+            1e-3,
+            True,
+            (AtLeast(Measure.RATIO, 1.1),),
+        ),
+    ),
+    _gathered_requests,
+)
+_SESSION_FETCHES = SteadyCase(
+    "session-fetches",
+    (Row(f"fetches in a session of {MANY_PARTITIONS:,} partitions", "k fetches/s", "rate", 1e-3, True),),
+    _session_fetches,
 )
 _ROUND_TRIP_IDLE = SteadyCase(
     "roundtrip-idle",

@@ -9,7 +9,7 @@ import itertools
 import time
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client.wire import Connection, WireError
+from barnabas.client.broker_connection import Connection, WireError
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 from bench.loads.channel import GROUP, NOT_YET

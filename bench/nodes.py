@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tools import apache_kafka
 
-from barnabas.testing import node as barnabas_node
+from barnabas.testing import node_process as barnabas_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,7 +52,7 @@ def _barnabas(data_dir: Path) -> Iterator[Node]:
 @contextlib.contextmanager
 def _apache_kafka(data_dir: Path) -> Iterator[Node]:
     """The folder is formatted beforehand: a separate command there, and so no part of a start."""
-    node = apache_kafka.KafkaNode(data_dir)
+    node = apache_kafka.KafkaNode(data_dir, flags=apache_kafka.SERVER_FLAGS)
     try:
         node.format_if_empty()
         yield node

@@ -1,4 +1,4 @@
-"""What Linux says of a process tree: CPU seconds used and memory resident."""
+"""What Linux says of a process tree: CPU seconds used and memory resident; and of the machine's memory."""
 
 from __future__ import annotations
 
@@ -21,6 +21,14 @@ def cpu_seconds(pid: int) -> float:
 
 def resident_bytes(pid: int) -> int:
     return int(_sum_over_tree(resident_bytes_of_one, pid))
+
+
+def available_bytes() -> int:
+    """Memory that programs and the page cache can have, as Linux estimates it."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError("/proc/meminfo does not say how much memory is available")
 
 
 def is_alive(pid: int) -> bool:

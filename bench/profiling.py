@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from barnabas.testing.node import Node
+from barnabas.testing.node_process import Node
 from bench import cases
 from bench.case import Context, Plan, SteadyCase
 

@@ -1,8 +1,7 @@
-"""The table, for a terminal and for a page, and the raw samples as JSON."""
+"""The table, for a terminal and for a page, its picture, and the raw samples as JSON."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -12,7 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from bench import drawing, stored
 from bench.results import lines_of
+from bench.stored import StoredRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,14 +46,17 @@ def stamp() -> str:
 
 
 def show(console: Console, folder: Path, cases: Sequence[Tabled], results: Results, about: About) -> None:
-    """Prints the table and what of it is met, and keeps both table and samples in the folder."""
+    """Prints the table and what of it is met, and keeps table, picture and samples in the folder."""
     lines, notes = lines_of(cases, results), _notes(results.sides, about.cpu_note)
     shown = table(about.title, lines, results.sides, notes)
     Console(width=max(console.width, TABLE_WIDTH_MIN)).print(shown)
     console.print(summary(lines), style="bold")
-    page = markdown(about, lines, results.sides, notes)
-    data, text = save(folder, cases, results, about, page)
+    today = f"{datetime.now().astimezone():%Y-%m-%d}"
+    run = StoredRun(about.title, today, about.machine, results.sides, notes, tuple(lines))
+    data, text, picture = save(folder, cases, results, about, run)
     console.print(f"samples: {data}\ntable:   {text}", soft_wrap=True)
+    if picture is not None:
+        console.print(f"picture: {picture}", soft_wrap=True)
 
 
 def table(title: str, lines: Sequence[Line], sides: Sequence[str], notes: str) -> Table:
@@ -66,30 +70,34 @@ def table(title: str, lines: Sequence[Line], sides: Sequence[str], notes: str) -
     return shown
 
 
-def markdown(about: About, lines: Sequence[Line], sides: Sequence[str], notes: str) -> str:
-    headings = _headings(sides)
-    rows = [headings, ["---", *["---:"] * (len(headings) - 1)], *(_cells(line, sides) for line in lines)]
-    text = "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
-    where = ", ".join(f"{name} {value}" for name, value in about.machine.items())
-    return f"{about.title}\n\n{text}\n\n{notes}\nMachine: {where}.\n"
+def markdown(run: StoredRun) -> str:
+    return f"{run.title}\n\n{rows(run)}\n\n{run.notes}\nMachine: {machine(run)}.\n"
 
 
-def save(folder: Path, cases: Sequence[Tabled], results: Results, about: About, page: str) -> tuple[Path, Path]:
-    """Writes the page and every sample, so that a later reader can ask what this table does not show."""
+def rows(run: StoredRun) -> str:
+    """The table by itself."""
+    headings = _headings(run.sides)
+    cells = [headings, ["---", *["---:"] * (len(headings) - 1)], *(_cells(line, run.sides) for line in run.lines)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in cells)
+
+
+def machine(run: StoredRun) -> str:
+    return ", ".join(f"{name} {value}" for name, value in run.machine.items())
+
+
+def save(
+    folder: Path, cases: Sequence[Tabled], results: Results, about: About, run: StoredRun
+) -> tuple[Path, Path, Path | None]:
+    """Writes table, picture and every sample, so that a later reader can ask what this table does not show."""
     folder.mkdir(parents=True, exist_ok=True)
-    data, text = folder / f"{about.name}.json", folder / f"{about.name}.md"
-    said = {
-        "title": about.title,
-        "machine": about.machine,
-        "plan": about.plan,
-        "sides": results.sides,
-        "labels": {case.name: [row.label for row in case.rows] for case in cases},
-        "samples": results.samples,
-        "failures": results.failures,
-    }
-    data.write_text(json.dumps(said, indent=1))
-    text.write_text(page)
-    return data, text
+    data, text, picture = (folder / f"{about.name}.{kind}" for kind in ("json", "md", "svg"))
+    labels = {case.name: [row.label for row in case.rows] for case in cases}
+    stored.save(run, data, plan=about.plan, labels=labels, samples=results.samples, failures=results.failures)
+    text.write_text(markdown(run))
+    if not drawing.comparable(run.lines):
+        return data, text, None
+    drawing.draw([drawing.Panel(" beside ".join(run.sides), run.sides, run.lines)], picture)
+    return data, text, picture
 
 
 def summary(lines: Sequence[Line]) -> str:
@@ -104,7 +112,7 @@ def _headings(sides: Sequence[str]) -> list[str]:
 
 
 def _cells(line: Line, sides: Sequence[str]) -> list[str]:
-    medians, cpu = list(map(_number, line.medians)), list(map(_number, line.cpu_medians))
+    medians, cpu = list(map(number, line.medians)), list(map(number, line.cpu_medians))
     targets = ", ".join(verdict.text() for verdict in line.verdicts)
     if len(sides) == 1:
         return [line.label, line.unit, *medians, *cpu, targets]
@@ -121,7 +129,7 @@ def _ratio(ratio: Ratio | None) -> str:
     return "" if ratio is None else f"{ratio.median:.2f} ({ratio.low:.2f}–{ratio.high:.2f})"
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
     """Three digits that matter, and no more."""
     if value is None:
         return ""

@@ -30,9 +30,30 @@ if TYPE_CHECKING:
 RATE_WITHOUT_KAFKA_PER_SECOND = 10_000.0
 """Rate of the loaded round trips where no Kafka tells its most."""
 
+TOUCHED_BYTES_MAX = 8 << 30
+TOUCHED_PIECE_BYTES = 16 << 20
+
 REST_WINDOW_SECONDS = 0.2
 REST_CPU_SECONDS_MAX = 0.04
 REST_SECONDS_MAX = 10.0
+
+
+def touch_page_cache(folder: Path) -> Iterator[float]:
+    """Writes and removes as much as the page cache will hold, and tells how far it is, from 0 to 1.
+
+    The first use of a page of memory costs more than a broker does where the machine is a virtual one: its host has to
+    find the page. After this every round finds pages that were used before.
+    """
+    size = min(procfs.available_bytes() // 2, TOUCHED_BYTES_MAX)
+    path = folder / "touched"
+    piece = os.urandom(TOUCHED_PIECE_BYTES)
+    try:
+        with path.open("wb", buffering=0) as file:
+            for written in range(0, size, TOUCHED_PIECE_BYTES):
+                file.write(piece)
+                yield min(written / size, 1.0)
+    finally:
+        path.unlink()
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,11 @@ _RETRIABLE_AT_START = frozenset({3, 5, 6, 13})
 
 _RETRY_SECONDS = 0.001
 
+PARTITION_REPLY_BYTES = 4 + 2 + 8 + 8 + 8 + 1 + 1 + 1
+"""Index, error, base offset, append time, log start, no record errors, no message, tags."""
+
+_ERROR = struct.Struct(">h")
+
 
 class WireError(RuntimeError):
     """An answer that is not the expected one; a benchmark on top of it would measure something else."""
@@ -41,18 +46,29 @@ class WireError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class ProduceReply:
-    """Where things are in the answer to a Produce of one partition that succeeded; such answers have one length."""
+    """Where things are in the answer to a Produce of some partitions that succeeded; such answers have one length."""
 
     size_bytes: int
     error_at: int
+    """Of the first partition; that of each further one is `PARTITION_REPLY_BYTES` later."""
+    partitions: int = 1
 
     @staticmethod
-    def of(topic: str) -> ProduceReply:
-        # size, correlation, tags | one topic, its name, one partition | index, then the error code
+    def of(topic: str, partitions: int = 1) -> ProduceReply:
+        # size, correlation, tags | one topic, its name, the partitions | index, then the error code
         name = topic.encode()
-        error_at = 4 + 4 + 1 + 1 + len(_uvarint(len(name) + 1)) + len(name) + 1 + 4
-        # error, base offset, append time, log start, no record errors, no message, tags | topic tags | throttle, tags
-        return ProduceReply(size_bytes=error_at + 2 + 8 + 8 + 8 + 1 + 1 + 1 + 1 + 4 + 1, error_at=error_at)
+        error_at = 4 + 4 + 1 + 1 + len(_uvarint(len(name) + 1)) + len(name) + len(_uvarint(partitions + 1)) + 4
+        # … | topic tags | throttle, tags
+        size_bytes = error_at - 4 + partitions * PARTITION_REPLY_BYTES + 1 + 4 + 1
+        return ProduceReply(size_bytes, error_at, partitions)
+
+    def first_error(self, answer: bytes, at: int = 0) -> int:
+        """The first error code in the answer that begins at `at`; 0 when there is none."""
+        for partition in range(self.partitions):
+            error: int = _ERROR.unpack_from(answer, at + self.error_at + partition * PARTITION_REPLY_BYTES)[0]
+            if error:
+                return error
+        return 0
 
 
 def record_batch(values: Sequence[bytes], timestamp_ms: int) -> bytes:
@@ -81,15 +97,17 @@ def _batch(
     return head + covered
 
 
-def produce_frame(topic: str, partition: int, batch: bytes) -> bytes:
-    """A Produce request with acks=1; its correlation id is 0 until the sender writes one at `CORRELATION_AT`."""
+def produce_frame(topic: str, partitions: Sequence[int], batch: bytes) -> bytes:
+    """A Produce request with acks=1, the same batch for each partition; its correlation id is 0 until the sender
+    writes one at `CORRELATION_AT`."""
     name = topic.encode()
     body = b"".join(
         (
             struct.pack(">bhi", 0, ACKS_LEADER, TIMEOUT_MS),
             b"\x02" + _uvarint(len(name) + 1) + name,
-            b"\x02" + struct.pack(">i", partition) + _uvarint(len(batch) + 1) + batch,
-            b"\x00\x00\x00",
+            _uvarint(len(partitions) + 1),
+            *(struct.pack(">i", each) + _uvarint(len(batch) + 1) + batch + b"\x00" for each in partitions),
+            b"\x00\x00",
         )
     )
     return _frame(PRODUCE, PRODUCE_VERSION, b"\x00" + body)
@@ -99,7 +117,7 @@ def first_acknowledged(host: str, port: int, topic: str, seconds_max: float) -> 
     """Returns when a record to partition 0 of the topic, created on demand, has been acknowledged."""
     deadline = time.monotonic() + seconds_max
     metadata = _metadata_frame(topic)
-    produce = produce_frame(topic, 0, record_batch([b"first"], int(time.time() * 1000)))
+    produce = produce_frame(topic, [0], record_batch([b"first"], int(time.time() * 1000)))
     while True:
         try:
             with socket.create_connection((host, port), timeout=seconds_max) as connection:
@@ -140,8 +158,7 @@ def connect(host: str, port: int) -> socket.socket:
 
 
 def _produce_error(topic: str, answer: bytes) -> int:
-    error: int = struct.unpack_from(">h", answer, ProduceReply.of(topic).error_at)[0]
-    return error
+    return ProduceReply.of(topic).first_error(answer)
 
 
 def _pause_until(deadline: float, reason: str) -> None:

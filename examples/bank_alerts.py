@@ -1,9 +1,9 @@
 """Bank alerts: a message for each transaction above the threshold that its user had set at that time.
 
 Reads `transactions` and `thresholds`, both keyed by user. Writes `alerts`, keyed by user. What counts is the threshold
-in force at the time of the transaction, wherever the two meet: one that is set later never alerts for the past, and one
-that arrives late, but within `GRACE`, still counts from when it was set. So a transaction is judged when the others
-have gone `GRACE` beyond it. All thresholds are kept: there are few, and one may be in force for years.
+in force at the time of the transaction, in whatever order the two arrive: a threshold set later never alerts for the
+past, and one that arrives late, but within `GRACE`, still counts from the time it was set. So a transaction is judged
+when event time has moved `GRACE` beyond it. All thresholds are kept: there are few, and one may be in force for years.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ALERTS = "alerts"
 
 GRACE = timedelta(seconds=60)
 SETTINGS = {"spark.sql.streaming.multipleWatermarkPolicy": "max"}
-"""Time goes on with whichever topic goes on. Else alerts would wait until somebody sets the next threshold."""
+"""Event time advances with whichever topic advances. Otherwise alerts would wait for the next threshold to be set."""
 
 MIDNIGHT = datetime(2026, 3, 2, tzinfo=UTC)
 SPACING = timedelta(seconds=2)
@@ -51,7 +51,7 @@ class Transaction:
 
 @dataclass(frozen=True)
 class Threshold:
-    """As in: user 123 set 1000 at 12:00."""
+    """For example: user 123 set 1000 at 12:00."""
 
     user: str
     cents: int
@@ -59,7 +59,7 @@ class Threshold:
 
 
 def generate(seed: int, events: int) -> Iterator[Transaction | Threshold]:
-    """Events as they arrive: up to half of the grace late. The last transaction comes after an hour of quiet."""
+    """Events in order of arrival, up to half of `GRACE` late. The last transaction comes after an hour of silence."""
     rng = random.Random(seed)
     users = [f"user-{number_}" for number_ in range(max(2, events // 25))]
     made: list[tuple[datetime, Transaction | Threshold]] = []
@@ -114,7 +114,7 @@ def show(bootstrap: str) -> None:
         for which, alert in sorted(found.items())[-10:]
     ]
     columns = [Column("time"), Column("user"), Column("transaction"), number("amount"), number("threshold")]
-    print_table(columns, rows, title=f"The last of {len(found)} alerts")
+    print_table(columns, rows, title=f"The latest of {len(found)} alerts")
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
-"""Click stream: what users click, with what they searched for just before and who they are; then clicks per zip code.
+"""Click stream: clicks with the searches that led to them and the profiles of their users; then clicks per zip code.
 
-Reads `click_stream_clicks`, `click_stream_searches` and `click_stream_profiles`, all keyed by user and with as many
-partitions, so that all of a user is in the same partition of each. Writes `enriched_clicks`, keyed by user: a record
-for each click and each search of the same user in the `LEAD` before it, or the click alone if there was none, with the
-profile as it is then. A second query reads those again and writes `clicks_per_zip_code`, keyed by zip code: the
-clicks of each minute.
+Reads `click_stream_clicks`, `click_stream_searches` and `click_stream_profiles`, all keyed by user and with the same
+number of partitions, so that everything about a user is in the same partition of each. Writes `enriched_clicks`, keyed
+by user: a record for each click and each search by the same user within `LEAD` before it, or for the click alone if
+there was no search, with the user's current profile. A second query reads these and writes `clicks_per_zip_code`,
+keyed by zip code: the number of clicks in each minute.
 
-The topic of profiles is compacted: the last record of a user is the profile, and one without a value deletes it.
+The topic of profiles is compacted: the last record of a user is the profile, and a tombstone deletes it.
 
-`enriched_clicks` is written at least once. A batch that was interrupted is run again, and finds profiles that have
-changed in between: those are other rows than it wrote before, where exactly once needs the same. So a click may be
-there twice, with the old profile and then with the new one. The counts, which are exactly once, take the last.
+`enriched_clicks` is written at least once. A batch that is run again after an interruption may find that profiles have
+changed: its rows are then not the same as before, which exactly-once delivery requires. So a click may be there twice,
+with the old profile and then with the new one. The counts, which are written exactly once, use the last one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 LEAD = timedelta(seconds=10)
 GRACE = "30 seconds"
 GRACE_OF_COUNTS = "2 minutes"
-"""A click without a search is written when none can come any more: `GRACE` later than others, and a batch or two."""
+"""A click without a search is written when no search can come any more: `GRACE` later than others, plus a batch or
+two."""
 WINDOW = "1 minute"
 CLICK_SCHEMA = "id STRING NOT NULL, user STRING NOT NULL, page STRING NOT NULL, time TIMESTAMP NOT NULL"
 SEARCH_SCHEMA = "user STRING NOT NULL, terms STRING NOT NULL, time TIMESTAMP NOT NULL"
@@ -83,7 +84,7 @@ class Profile:
 
 
 def generate_profiles(seed: int, events: int) -> Iterator[Profile]:
-    """Three quarters of the users have one, and a quarter of those have moved: their last profile counts."""
+    """Three quarters of the users have a profile. A quarter have moved, and their last profile counts."""
     rng = random.Random(seed)
     users = user_count(events)
     for number_ in range(users * 3 // 4):
@@ -93,7 +94,7 @@ def generate_profiles(seed: int, events: int) -> Iterator[Profile]:
 
 
 def generate(seed: int, events: int) -> Iterator[Click | Search]:
-    """Users who search and click. After an hour of quiet one more search and click let all before them be settled."""
+    """Users who search and click. After an hour of silence, one more search and click complete all windows before."""
     rng = random.Random(seed)
     for number_ in range(events - 2):
         user, page = f"user-{rng.randrange(user_count(events))}", rng.choice(PAGES)
@@ -109,7 +110,7 @@ def user_count(events: int) -> int:
 
 
 def current_profiles(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
-    """The table behind the topic, as it is now."""
+    """The current state of the table that the topic represents."""
     topics = spark.read.format("barnabas").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
     newest = from_topic(topics.load(), PROFILE_SCHEMA).groupBy("key").agg(F.max_by("value", "offset").alias("profile"))
     return newest.select(F.col("key").alias("owner"), "profile.name", "profile.zip_code")
@@ -135,7 +136,7 @@ def with_profiles(clicks: DataFrame, profiles: DataFrame) -> DataFrame:
 
 
 def write_enriched(bootstrap: str, topics: Topics) -> Callable[[DataFrame, int], None]:
-    """Loads profiles for each batch: Spark plans a loaded table once, and would never see a profile that changes."""
+    """Loads profiles for each batch: a table that is loaded once is planned once, and would never show changes."""
 
     def write(clicks: DataFrame, batch_id: int) -> None:
         del batch_id
@@ -148,7 +149,8 @@ def write_enriched(bootstrap: str, topics: Topics) -> Callable[[DataFrame, int],
 
 
 def per_zip_code(enriched: DataFrame) -> DataFrame:
-    """Each click counts once, where its last record says: all records of a user, hence of a click, are in one order."""
+    """Each click counts once, with its last record. All records of a user, and so of a click, are in one partition, in
+    order."""
     clicks = (
         from_topic(enriched, ENRICHED_SCHEMA)
         .select("value.*", "offset")
@@ -162,7 +164,7 @@ def per_zip_code(enriched: DataFrame) -> DataFrame:
 
 
 def pipeline(spark: SparkSession, bootstrap: str, topics: Topics, checkpoint: str) -> list[DataStreamWriter]:
-    """The second reads what the first has written."""
+    """The second query reads what the first one has written."""
     clicks = with_searches(read_stream(spark, bootstrap, topics.clicks), read_stream(spark, bootstrap, topics.searches))
     enriching = clicks.writeStream.foreachBatch(write_enriched(bootstrap, topics))
     counts = per_zip_code(read_stream(spark, bootstrap, topics.enriched))

@@ -1,11 +1,11 @@
-"""What the example pipelines share: their command line, topics filled and read, streams from and to topics.
+"""What the example pipelines share: their command line, filling and reading topics, streams from and to topics.
 
-An example is told where the cluster is, makes its topics, generates events from a seed, runs its queries on Spark and
-prints what came out:
+An example is told where the cluster is, creates its topics, generates events from a seed, runs its queries on Spark and
+prints the result:
 
     python -m examples.word_count --bootstrap localhost:9092 --once
 
-Events are dataclasses. In a topic they are JSON objects, with times in ISO 8601.
+Events are dataclasses. In a topic they are JSON objects with times in ISO 8601.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from barnabas.cli.arguments import DEFAULT_BOOTSTRAP_SERVER
+from barnabas.cli.command_line import DEFAULT_BOOTSTRAP_SERVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 DEADLINE_S = 30
 CONNECT_S = 10
 QUIET = 2
-"""The level of librdkafka's log at which it keeps attempts to connect to itself."""
+"""The log level at which librdkafka does not report attempts to connect."""
 POLL_S = 1
 
 
 class Record(NamedTuple):
-    """One record of a topic. Without a timestamp it has that of the moment it is produced."""
+    """One record of a topic. By default its timestamp is the time at which it is produced."""
 
     key: str | None
     value: str | None
@@ -53,7 +53,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Arguments:
-    """What every example is told. `extra` are the options of one example."""
+    """The arguments of every example. `extra` has the options of a single one."""
 
     bootstrap: str
     events: int
@@ -67,14 +67,14 @@ class Arguments:
 def parse_arguments(
     name: str, about: str, *, events: int, folders: Mapping[str, str] | None = None, argv: Sequence[str] | None = None
 ) -> Arguments:
-    """The command line of an example; `folders` are options for its Parquet files, by name and what they are for."""
+    """The command line of an example. `folders` are required options for its Parquet files, with their help texts."""
     parser = argparse.ArgumentParser(prog=f"python -m examples.{name}", description=about, allow_abbrev=False)
-    parser.add_argument("--bootstrap", default=DEFAULT_BOOTSTRAP_SERVER, help="the cluster (%(default)s)")
-    parser.add_argument("--events", type=int, default=events, help="how many to generate (%(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="the same seed gives the same events (%(default)s)")
-    parser.add_argument("--checkpoint", help="folder in which the queries keep how far they are (a new one)")
-    parser.add_argument("--once", action="store_true", help="stop when all that is there is processed")
-    parser.add_argument("--master", help="where Spark runs (all cores of this machine), as in spark://host:7077")
+    parser.add_argument("--bootstrap", default=DEFAULT_BOOTSTRAP_SERVER, help="the cluster (default %(default)s)")
+    parser.add_argument("--events", type=int, default=events, help="how many to generate (default %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="the same seed gives the same events (default %(default)s)")
+    parser.add_argument("--checkpoint", help="folder for the checkpoints of the queries (default: a new one)")
+    parser.add_argument("--once", action="store_true", help="stop when everything that is there has been processed")
+    parser.add_argument("--master", help="Spark's master, as in spark://host:7077 (default: all cores of this machine)")
     for folder, purpose in (folders or {}).items():
         parser.add_argument(f"--{folder}", required=True, help=purpose)
     given = parser.parse_args(argv)
@@ -83,18 +83,19 @@ def parse_arguments(
 
 
 def in_full(folder: str) -> str:
-    """A checkpoint is known by its name, so a relative path is made absolute. A URI is so already: hdfs://host/folder."""
+    """A checkpoint is identified by its location, so a relative path is made absolute. URIs such as hdfs://host/folder
+    are left unchanged."""
     return folder if urlsplit(folder).scheme else os.path.abspath(folder)
 
 
 def create_topics(bootstrap: str, topics: Iterable[str], *, partitions: int = 2, **settings: str) -> None:
-    """Makes those that are not there yet. Settings are the topic's, as in `cleanup_policy="compact"`."""
+    """Creates the topics that do not exist yet, with topic settings such as `cleanup_policy="compact"`."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": QUIET})
     try:
         admin.list_topics(timeout=CONNECT_S)
     except KafkaException:
         raise SystemExit(
-            f"nobody answers at {bootstrap}: `barnabas start` starts a node, and --bootstrap names another"
+            f"no broker answers at {bootstrap}: start a node with `barnabas start`, or name another with --bootstrap"
         ) from None
     config = {name.replace("_", "."): value for name, value in settings.items()}
     made = admin.create_topics([NewTopic(topic, partitions, config=config) for topic in topics])
@@ -107,12 +108,12 @@ def create_topics(bootstrap: str, topics: Iterable[str], *, partitions: int = 2,
 
 
 def as_json(event: Any) -> str:
-    """A dataclass as an object of JSON."""
+    """A dataclass as a JSON object."""
     return json.dumps(asdict(event), default=datetime.isoformat)
 
 
 def produce(bootstrap: str, topic: str, records: Iterable[tuple[str | None, str | None, int | None]]) -> int:
-    """Writes (key, value, timestamp in ms) in this order, partitioned as Java's clients do it; returns how many."""
+    """Writes (key, value, timestamp in ms) in this order, partitioned as by the Java client; returns how many."""
     failures: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, message: Message) -> None:
@@ -139,7 +140,7 @@ def produce(bootstrap: str, topic: str, records: Iterable[tuple[str | None, str 
 
 
 def read_topic(bootstrap: str, topic: str) -> list[Record]:
-    """All committed records of a topic, each partition in its order."""
+    """All committed records of a topic, in order within each partition."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -159,14 +160,14 @@ def read_topic(bootstrap: str, topic: str) -> list[Record]:
 
 
 def messages(consumer: Consumer, topic: str) -> Iterator[Message]:
-    """From the first record of each partition until every partition has been at its end."""
+    """From the first record of each partition until every partition has been read to its end."""
     partitions = consumer.list_topics(topic, timeout=DEADLINE_S).topics[topic].partitions
     unfinished = set(partitions)
     consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
     while unfinished:
         message = consumer.poll(DEADLINE_S)
         if message is None:
-            raise KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT, f"{topic}: its end was not reached"))  # noqa: SLF001
+            raise KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT, f"{topic} was not read to its end in time"))  # noqa: SLF001
         error = message.error()
         if error is None:
             yield message
@@ -183,13 +184,13 @@ def text(data: bytes | None) -> str | None:
 def read_json(bootstrap: str, topic: str) -> list[tuple[str | None, dict[str, Any]]]:
     """Keys and values of a topic of JSON objects.
 
-    A pipeline that was begun anew has told its results again: of those with one key, the last one counts.
+    A pipeline that was started over has written its results again: of several with the same key, the last one counts.
     """
     return [(key, json.loads(value)) for key, value, _ in read_topic(bootstrap, topic) if value is not None]
 
 
 def read_stream(spark: SparkSession, bootstrap: str, *topics: str, **options: object) -> DataFrame:
-    """Topics from their first record on. What a failed transaction left behind is not read."""
+    """Topics from their first record on, without the records of aborted transactions."""
     source = spark.readStream.format("barnabas").option("kafka.bootstrap.servers", bootstrap)
     source = source.option("subscribe", ",".join(topics)).option("startingOffsets", "earliest")
     source = source.option("kafka.isolation.level", "read_committed")
@@ -201,16 +202,17 @@ def read_stream(spark: SparkSession, bootstrap: str, *topics: str, **options: ob
 def write_stream(
     frame: DataFrame, bootstrap: str, topic: str, checkpoint: str, *, mode: str = "append"
 ) -> DataStreamWriter:
-    """Rows of `to_topic` into a topic, each exactly once. No two queries share a checkpoint: it is their identity."""
+    """Writes the rows of `to_topic` exactly once. No two queries may share a checkpoint, which identifies a query."""
     sink = frame.writeStream.format("barnabas").option("kafka.bootstrap.servers", bootstrap).option("topic", topic)
     return sink.option("checkpointLocation", checkpoint).outputMode(mode)
 
 
 def run(writers: Sequence[DataStreamWriter], *, once: bool) -> list[StreamingQuery]:
-    """Runs queries until Ctrl-C, or, with `once`, until each has processed all that is there when its turn comes.
+    """Runs queries until Ctrl-C or, with `once`, until each has processed everything that is there when its turn comes.
 
-    `once` takes them one after the other, so one that reads what another writes comes after it. On a small machine it
-    also takes long until many queries have started at the same moment, and Spark does not wait long for their Python.
+    `once` runs them one after the other, so a query that reads what another one writes must come after it. Besides,
+    many queries that start at the same moment take long on a small machine, and Spark does not wait long for their
+    Python workers.
     """
     return [run_to_end(writer) for writer in writers] if once else run_side_by_side(writers)
 
@@ -226,12 +228,12 @@ def run_to_end(writer: DataStreamWriter) -> StreamingQuery:
 
 
 def run_side_by_side(writers: Sequence[DataStreamWriter]) -> list[StreamingQuery]:
-    """When one of them fails, all are stopped, and its error comes out."""
+    """If one of the queries fails, all are stopped and its error is raised."""
     queries: list[StreamingQuery] = []
     with ctrl_c_noted() as is_asked_to_end:
         try:
             for writer in writers:
-                queries.append(writer.start())  # noqa: PERF401 (so that it is stopped if the next does not start)
+                queries.append(writer.start())  # noqa: PERF401 (so that it is stopped if the next one fails to start)
             while still_active(queries) and not is_asked_to_end.wait(POLL_S):
                 pass
         finally:
@@ -242,7 +244,7 @@ def run_side_by_side(writers: Sequence[DataStreamWriter]) -> list[StreamingQuery
 
 @contextlib.contextmanager
 def ctrl_c_noted() -> Iterator[threading.Event]:
-    """Ctrl-C, and nothing that it breaks off: in the middle of a call to Java it would leave pages of traces."""
+    """Turns Ctrl-C into an event: a KeyboardInterrupt in the middle of a call to Java would print pages of traces."""
     pressed = threading.Event()
     before = signal.signal(signal.SIGINT, lambda *_: pressed.set())
     try:

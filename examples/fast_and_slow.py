@@ -1,13 +1,13 @@
-"""Ingestion in two layers: one topic feeds live counts, and files that hold everything.
+"""Ingestion in two layers: one topic feeds both live counts and files that contain everything.
 
-Reads `page_views`, keyed by user. The fast layer writes `live_counts`, keyed by page: how often a page was seen in a
-minute, as soon as a view has come that is `LATENESS` younger than the minute's end. Then it forgets the minute: a view
-that comes even later is not counted.
+Reads `page_views`, keyed by user. The fast layer writes `live_counts`, keyed by page: how often a page was viewed in a
+minute, as soon as a view has arrived that is `LATENESS` younger than the end of that minute. It then forgets the
+minute: a view that arrives even later is not counted.
 
-The slow layer writes all views as Parquet files, late ones too. What is counted from the files is right, but only as
-far as the files go; `merged` answers with the files as far as they go, and with live counts from there on.
+The slow layer writes all views to Parquet files, including late ones. Counts from the files are exact, but only as far
+as the files go; `merged` answers from the files as far as they go, and with live counts after that.
 
-Each layer is a consumer group of its own, so that tools which know groups tell how far each is behind.
+Each layer has a consumer group of its own, so that tools that show consumer lag tell how far behind each of them is.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ START = datetime(2026, 3, 2, 9, tzinfo=UTC)
 LATENESS = timedelta(minutes=1)
 DELAY_MAX = timedelta(seconds=20)
 FAST_BATCH = 1_000
-"""After a standstill, live counts are to move on soon, and not only when all is counted."""
+"""After an outage, live counts should advance soon, and not only when the whole backlog has been counted."""
 PAGES = ("/", "/basket", "/help", "/item/1", "/item/2")
 SCHEMA = "user STRING NOT NULL, page STRING NOT NULL, time TIMESTAMP NOT NULL"
 
@@ -57,7 +57,7 @@ class View:
 
 
 def generate(seed: int, events: int) -> Iterator[View]:
-    """In the order in which views arrive, up to `DELAY_MAX` after they happened. The last one was out for an hour."""
+    """Views in order of arrival, up to `DELAY_MAX` after they happened. The last one arrives an hour late."""
     rng = random.Random(seed)
     now = START + timedelta(hours=1)
     for _ in range(events - 1):
@@ -87,13 +87,13 @@ def fast_layer(spark: SparkSession, bootstrap: str, topics: Topics, checkpoint: 
 
 
 def slow_layer(spark: SparkSession, bootstrap: str, topics: Topics, folder: str) -> DataStreamWriter:
-    """A trigger makes a file for each partition: one every minute is soon enough, and does not make too many."""
+    """Each trigger writes a file per partition: one trigger per minute is soon enough without too many files."""
     records = read_stream(spark, bootstrap, topics.views, **group(topics, "slow"))
     return write_parquet(views_of(records), folder).trigger(processingTime="1 minute")
 
 
 def counts_of(spark: SparkSession, folder: str) -> Counts:
-    """From the files."""
+    """Counts from the files."""
     minute = F.window("time", "1 minute")["start"].cast("long")
     rows = spark.read.parquet(folder).groupBy(minute.alias("minute"), "page").count().collect()
     return {(datetime.fromtimestamp(row.minute, UTC), row.page): row["count"] for row in rows}
@@ -105,7 +105,7 @@ def live_counts_of(bootstrap: str, topics: Topics) -> Counts:
 
 
 def merged(slow: Counts, live: Counts) -> Counts:
-    """Of the newest minutes in the files there may be more views to come: there live counts know better."""
+    """Counts from the files, except for their newest minutes: there, the live counts may be more complete."""
     newest = max((minute for minute, _ in slow), default=START)
     return slow | {at: views for at, views in live.items() if at[0] >= newest - LATENESS}
 
@@ -116,7 +116,7 @@ def load(bootstrap: str, topics: Topics, views: Iterable[View]) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    about = "counts page views live, and keeps all of them as Parquet files"
+    about = "counts page views live, and keeps all of them in Parquet files"
     arguments = parse_arguments(
         "fast_and_slow", about, events=5_000, folders={"parquet": "folder for the Parquet files"}, argv=argv
     )

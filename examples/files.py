@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 def write_parquet(
     rows: DataFrame, folder: str, *, time: str = "time", partition_by: Sequence[str] = ()
 ) -> DataStreamWriter:
-    """Each row once, in a folder for each day of the column `time`, within one for each value of `partition_by`.
+    """Writes each row once, into a folder per day of the column `time`, inside one per value of `partition_by`.
 
-    The checkpoint is in the folder too, where readers of Parquet do not look: by it Spark knows which rows are in the
-    files, and with another one it takes its first batches for those that the files already have.
+    The checkpoint is in the same folder, under a name that readers of Parquet ignore. It tells Spark which rows are in
+    the files; with another checkpoint, Spark would take its first batches for ones that the files already contain.
     """
     days = rows.withColumn("day", F.to_date(time))
     files = days.writeStream.format("parquet").partitionBy(*partition_by, "day")

@@ -1,13 +1,13 @@
-"""Logs and metrics of many hosts as Parquet files, and the errors of each service, minute by minute.
+"""Logs and metrics of many hosts in Parquet files, and the errors of each service, minute by minute.
 
 Reads `logs`, keyed by host: lines like
     2026-03-02T09:00:01.250000+00:00 web-3 checkout ERROR "card declined"
 and `metrics`, keyed by host: JSON objects. Writes, in a folder, the Parquet tables
-`logs` and `metrics`: all that was sent, partitioned by day;
-`errors`: how many errors and lines a service had in a minute, once the minute is over;
-and `logs.dead`: lines that are none, as they came, with the reason in a header.
+`logs` and `metrics`: everything that was sent, partitioned by day;
+`errors`: how many errors and lines a service had in a minute, once that minute is over;
+and to the topic `logs.dead` the lines that cannot be parsed, unchanged, with the reason in a header.
 
-A minute is over when a line has come that is `LATENESS` younger than its end: hosts send their lines in bundles.
+A minute is over when a line has arrived that is `LATENESS` younger than its end: hosts send their lines in bundles.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class LogLine:
 
 @dataclass(frozen=True)
 class Garbled:
-    """What a host sends when it goes down in the middle of a line."""
+    """What a host sends if it crashes in the middle of a line."""
 
     host: str
     text: str
@@ -86,7 +86,7 @@ class Metric:
 
 
 def generate(seed: int, events: int) -> Iterator[LogLine | Garbled | Metric]:
-    """In the order in which it is sent: up to `BUNDLE` after the time that is in it."""
+    """Events in the order in which they are sent, up to `BUNDLE` after the time that they contain."""
     rng = random.Random(seed)
     now = START
     for _ in range(events):
@@ -137,7 +137,7 @@ def load(bootstrap: str, topics: Topics, events: Iterable[LogLine | Garbled | Me
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    about = "keeps logs and metrics as Parquet files, and counts the errors of each service and minute"
+    about = "keeps logs and metrics in Parquet files, and counts the errors of each service and minute"
     arguments = parse_arguments(
         "logs_to_parquet", about, events=10_000, folders={"parquet": "folder for the Parquet tables"}, argv=argv
     )
@@ -153,7 +153,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def show(spark: SparkSession, folder: str) -> None:
     worst = spark.read.parquet(f"{folder}/errors").orderBy(F.desc("errors"), "minute", "service").limit(10)
     columns = [Column("minute"), Column("service"), number("errors"), number("lines")]
-    print_table(columns, worst.drop("day").collect(), title="The minutes with most errors")
+    print_table(columns, worst.drop("day").collect(), title="The minutes with the most errors")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Stock statistics: lowest ask, average ask and number of trades per symbol, in windows of 5 minutes every minute.
+"""Stock statistics: lowest ask, average ask and number of trades per symbol, in 5-minute windows starting every minute.
 
 Reads `trades`, keyed by symbol. Writes `stock_statistics`, keyed by symbol: one record for each window, when it is
-closed. A window stays open for `GRACE` after its end, by the time of the trades and not of any clock: a late trade that
-comes before that is counted, one that comes after is dropped.
+closed. A window stays open for `GRACE` after its end, in event time, not by any clock: a trade that arrives before it
+is closed is counted, a later one is dropped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TRADES = "trades"
 STATISTICS = "stock_statistics"
 BATCHES = 10
-"""Lateness shows only between batches: within one, all trades come at the same moment."""
+"""Lateness shows only between batches: within a batch, all trades arrive at the same moment."""
 
 WINDOW = timedelta(minutes=5)
 ADVANCE = timedelta(minutes=1)
@@ -51,10 +51,10 @@ class Trade:
 
 
 def generate(seed: int, events: int) -> Iterator[Trade]:
-    """Half an hour of trading in the order of time, but for two trades of 00:02: the network held them up.
+    """Half an hour of trading in order, except for two trades of 00:02, which the network held up.
 
-    One comes when it is 00:10, the other when trading is over. Both are the cheapest of all, so that the lowest ask
-    tells which of them was counted.
+    One arrives at 00:10, the other when trading is over. Both are cheaper than all others, so that the lowest ask shows
+    which of them was counted.
     """
     rng = random.Random(seed)
     prices = {symbol: rng.uniform(20, 200) for symbol in SYMBOLS}
@@ -85,7 +85,7 @@ def spark_interval(length: timedelta) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    about = "computes statistics of stock trades in sliding windows"
+    about = "computes statistics on stock trades in sliding windows"
     arguments = parse_arguments("stock_statistics", about, events=10_000, argv=argv)
     create_topics(arguments.bootstrap, [TRADES, STATISTICS])
     trades = generate(arguments.seed, arguments.events)
@@ -105,7 +105,7 @@ def show(bootstrap: str) -> None:
         for start, value in sorted(found.items())
     ]
     columns = [Column("from"), Column("symbol"), number("min ask"), number("avg ask"), number("trades")]
-    print_table(columns, rows, title=f"{WINDOW.seconds // 60} minutes each, one symbol of {len(SYMBOLS)}")
+    print_table(columns, rows, title=f"Windows of {WINDOW.seconds // 60} minutes, for one of {len(SYMBOLS)} symbols")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Surge pricing of a taxi company: what a ride costs more where many wait and few taxis are.
+"""Surge pricing of a taxi company: rides cost more where many users wait and there are few taxis.
 
-Reads `taxi_position` and `user_position`, which are kept for an hour only. Writes `surge_pricing`, keyed by region: for
-each region and window of a minute how many users wait (demand), how many taxis are there (supply), and the factor on
-the price. All positions are also kept as Parquet files, by kind and day, for those who analyse them later.
+Reads `taxi_position` and `user_position`, which are kept for only an hour. Writes `surge_pricing`, keyed by region: for
+each region and minute, how many users wait (demand), how many taxis are there (supply), and the price factor. All
+positions are also kept in Parquet files, by kind and day, for later analysis.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Position:
 
 
 def generate(seed: int, events: int) -> Iterator[Position]:
-    """Ten minutes of a morning: taxis stand all over the city, and users crowd in the middle of it."""
+    """Ten minutes of a morning: taxis are all over the city, and users crowd in the centre."""
     rng = random.Random(seed)
     fleet, crowd = max(1, events // 20), max(1, events // 10)
     for number_ in range(events):
@@ -74,7 +74,7 @@ def generate(seed: int, events: int) -> Iterator[Position]:
 
 
 def region(latitude: str, longitude: str) -> Column:
-    """A square on the map, named by the numbers of its south-western corner."""
+    """A square on the map, named after the coordinates of its south-western corner."""
     return F.concat_ws(":", *(F.floor(F.col(axis) * REGIONS_PER_DEGREE) for axis in (latitude, longitude)))
 
 
@@ -121,8 +121,8 @@ def load(bootstrap: str, topics: Topics, events: Iterable[Position]) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    folders = {"parquet": "folder in which all positions are kept"}
-    about = "prices taxi rides by demand and supply"
+    folders = {"parquet": "folder for all positions as Parquet files"}
+    about = "prices taxi rides by supply and demand"
     arguments = parse_arguments("taxi_surge", about, events=20_000, folders=folders, argv=argv)
     topics = Topics()
     load(arguments.bootstrap, topics, generate(arguments.seed, arguments.events))
@@ -138,7 +138,7 @@ def show(bootstrap: str, topics: Topics) -> None:
     last = sorted((-price["factor"], which, price) for which, price in prices.items() if which[0] == newest)
     rows = [(*which, price["demand"], price["supply"], price["factor"]) for _, which, price in last]
     columns = [TableColumn("from"), TableColumn("region"), number("demand"), number("supply"), number("factor")]
-    print_table(columns, rows, title="Prices by region, in the last closed window")
+    print_table(columns, rows, title="Prices by region in the last closed window")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Tweets: those that people like or answer, and which hashtags trend in them, minute by minute.
+"""Tweets: the popular ones, and the hashtags that trend in them, minute by minute.
 
 Reads `tweets`, keyed by user. Writes
 `popular_tweets`, keyed by user: tweets with more than 10 likes or more than 10 replies;
-`hashtags_per_minute`, keyed by hashtag: how many popular tweets of a minute have it;
-`trending`, keyed by minute: the hashtags that most of them have.
+`hashtags_per_minute`, keyed by hashtag: how many popular tweets of a minute contain it;
+`trending`, keyed by minute: the most frequent hashtags.
 
-A minute is counted when it is over, which is when a popular tweet has come that is `LATENESS` younger than its end. So
-each count is written once, and is final. Tweets come out of order, but never by more than that.
+A minute is counted when it is over, that is, when a popular tweet has arrived that is `LATENESS` younger than its end.
+So each count is written once, and is final. Tweets arrive out of order, but never by more than that.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def generate(seed: int, events: int) -> Iterator[Tweet]:
     now = START
     for number in range(events):
         now += timedelta(milliseconds=rng.randrange(200, 4_000))
-        # Some hashtags are used far more than others, in upper or lower case, and now and then twice in a tweet.
+        # Some hashtags are used far more often than others, in upper or lower case, and sometimes twice in a tweet.
         tags = [HASHTAGS[int(len(HASHTAGS) * rng.random() ** 2)] for _ in range(rng.randrange(4))]
         words = [f"#{tag.title() if rng.random() < 0.3 else tag}" for tag in tags]
         yield Tweet(
@@ -93,7 +93,7 @@ def popular_tweets(tweets: DataFrame) -> DataFrame:
 
 
 def hashtags_per_minute(tweets: DataFrame) -> DataFrame:
-    """A tweet counts once for a hashtag, however often and in whatever case it has it."""
+    """A tweet counts once for each of its hashtags, however often and in whatever case they occur."""
     words = F.regexp_extract_all(F.lower("text"), F.lit(r"#([\p{L}\p{N}_]+)"))
     return (
         tweets.withWatermark("time", f"{LATENESS.seconds} seconds")
@@ -104,7 +104,7 @@ def hashtags_per_minute(tweets: DataFrame) -> DataFrame:
 
 
 def trending_hashtags(hashtags: DataFrame) -> DataFrame:
-    """The most frequent of a minute first; those that are equally frequent in the order of the alphabet."""
+    """The most frequent hashtags of a minute, equally frequent ones in alphabetical order."""
     ranked = F.array_sort(F.collect_list(F.struct((-F.col("tweets")).alias("rank"), "hashtag")))
     return hashtags.groupBy(F.window("window", "1 minute")).agg(
         F.slice(ranked, 1, TREND_LENGTH)["hashtag"].alias("hashtags")
@@ -148,7 +148,7 @@ def show(bootstrap: str, topics: Topics) -> None:
         (minute, ", ".join(f"#{hashtag} ({tweets[minute, hashtag]})" for hashtag in hashtags))
         for minute, hashtags in sorted(trends.items())[-10:]
     ]
-    print_table([Column("minute"), Column("trending")], rows, title="The last minutes")
+    print_table([Column("minute"), Column("trending")], rows, title="Trending hashtags of the last minutes")
 
 
 if __name__ == "__main__":

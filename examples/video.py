@@ -1,12 +1,12 @@
-"""Video: where each user is to go on watching, what each user likes, and what to show next.
+"""Video: where users resume watching, what they like, and what to show them next.
 
 Reads `show_position`, keyed by user: what players report while a show is watched. Writes
-`resume_points`, keyed by user and show: the newest position; a show that was watched to its end is deleted;
+`resume_points`, keyed by user and show: the newest position; a show that was watched to the end is deleted;
 `video_profiles`, keyed by user: seconds watched, favourite genre, shows seen;
-`recommendations`, keyed by user: shows of the favourite genre that the user has not seen. It is made of those.
-Each of these records replaces the one before it, so the topics are compacted. All reports are kept as Parquet files.
+`recommendations`, keyed by user and derived from the profiles: unseen shows of the user's favourite genre.
+Each of these records replaces the one before it, so the topics are compacted. All reports are kept in Parquet files.
 
-Reports of a user come out of order when a player was offline. The newest is the one with the latest time in it.
+Reports arrive out of order if a player was offline. The newest one is the one with the latest time in it.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 PARTITIONS = 4
-"""There are many users, and all that is computed here is computed for each of them alone."""
+"""There are many users, and everything is computed for each of them separately."""
 EVENING = datetime(2026, 3, 2, 20, tzinfo=UTC)
 REPORT_EVERY_S = 30
 FINISHED_FROM = 0.95
-"""Nobody wants to go on with the credits."""
+"""Nobody wants to resume at the credits."""
 
 CATALOGUE = {
     "crime": ("Cold Harbour", "Fourth Witness", "Low Tide", "Night Shift", "The Ledger", "Unmarked"),
@@ -62,7 +62,7 @@ class Topics:
 
 @dataclass(frozen=True)
 class Position:
-    """A player's report: where it is, and for how many seconds it has played since its last one."""
+    """A player's report: its position, and how many seconds it has played since the last report."""
 
     user: str
     show: str
@@ -74,7 +74,7 @@ class Position:
 
 
 def generate(seed: int, events: int) -> Iterator[Position]:
-    """Users who go on with a show, begin another, or skip ahead. Of neighbouring reports some change places."""
+    """Users who continue a show, begin another, or skip ahead. Some neighbouring reports are swapped."""
     rng = random.Random(seed)
     users = [f"user-{at}" for at in range(max(2, events // 40))]
     genres = {user: rng.choice(tuple(CATALOGUE)) for user in users}
@@ -111,7 +111,7 @@ def generate(seed: int, events: int) -> Iterator[Position]:
 
 
 def newest_positions(positions: DataFrame) -> DataFrame:
-    """For each user and show; `resume` is null where there is nothing left to watch."""
+    """The newest position for each user and show; `resume` is null if there is nothing left to watch."""
     newest = F.max_by(F.struct("position_s", "length_s", "time"), "time")
     is_finished = F.col("newest.position_s") >= FINISHED_FROM * F.col("newest.length_s")
     resume = F.struct("user", "show", "newest.position_s", "newest.time")
@@ -120,7 +120,7 @@ def newest_positions(positions: DataFrame) -> DataFrame:
 
 
 def profiles(positions: DataFrame) -> DataFrame:
-    """The favourite genre is the one watched for longest; of two, the first in the alphabet."""
+    """The favourite genre is the one watched longest; of equals, the first in alphabetical order."""
 
     def ranked(genre: str) -> SparkColumn:
         watched_s = F.sum(F.when(F.col("genre") == genre, F.col("watched_s")).otherwise(0))
@@ -136,11 +136,11 @@ def profiles(positions: DataFrame) -> DataFrame:
 
 
 def changed(rows: DataFrame, keys: list[str], *aggregates: SparkColumn) -> DataFrame:
-    """Aggregates, for complete mode, of which each batch has only those that got rows in it.
+    """Aggregates for complete mode, reduced in each batch to those that have new rows.
 
-    That is what update mode does, which Spark does not know for sinks in Python; what this costs more is that each
-    batch goes through all that is aggregated. Within a batch, and when it is run again, `current_timestamp` is always
-    the same. Where a clock was set back, some rows are written again, and none is left out.
+    This does what update mode does, which Spark does not support for Python sinks; the price is that each batch goes
+    through all aggregates. `current_timestamp` is the same throughout a batch, even if the batch is run again. If the
+    clock is set back, some rows are written again, but none is left out.
     """
     read = rows.withColumn("read_at", F.current_timestamp())
     grouped = read.groupBy(*keys).agg(*aggregates, F.max("read_at").alias("changed_at"))
@@ -156,7 +156,7 @@ def recommendations(profiles: DataFrame, catalogue: DataFrame) -> DataFrame:
 def pipeline(
     spark: SparkSession, bootstrap: str, topics: Topics, folder: str, checkpoint: str
 ) -> list[DataStreamWriter]:
-    """In such an order that each finds what it reads when those before it have ended."""
+    """In such an order that each query finds its input when those before it have ended."""
     positions = from_topic(read_stream(spark, bootstrap, topics.positions), SCHEMA).select("value.*")
     resume = to_topic(newest_positions(positions), key=F.concat_ws("/", "user", "show"), value="resume")
     likes = to_topic(profiles(positions), key=F.col("user"))
@@ -180,7 +180,7 @@ def load(bootstrap: str, topics: Topics, reports: Iterable[Position]) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    about = "keeps where users are in their shows, what they like, and what to show them next"
+    about = "tracks where users are in their shows, what they like, and what to show them next"
     arguments = parse_arguments(
         "video", about, events=5_000, folders={"parquet": "folder for all reports as Parquet files"}, argv=argv
     )
@@ -200,7 +200,7 @@ def show(bootstrap: str, topics: Topics) -> None:
         for user, profile in sorted(likes.items(), key=lambda item: -item[1]["watched_s"])[:10]
     ]
     columns = [Column("user"), number("watched s"), Column("favourite"), Column("next")]
-    print_table(columns, rows, title="Who watches most")
+    print_table(columns, rows, title="Users who watch the most")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Word count: how often each word has been said so far.
+"""Word count: how often each word has occurred so far.
 
-Reads `lines`, values of plain text. Writes `word_counts`, keyed by word: each count replaces the one before it, so the
-topic is compacted, and the last record of a word is its count. Spark knows no update mode for sinks in Python: every
-batch writes the counts of all words (complete mode), which suits a vocabulary, and would not suit users by the million.
+Reads `lines`, whose values are plain text. Writes `word_counts`, keyed by word: each count replaces the one before it,
+so the topic is compacted, and the last record of a word is its count. Spark has no update mode for Python sinks: every
+batch writes the counts of all words (complete mode), which is fine for a vocabulary, but not for millions of users.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Line:
 
 
 def generate(seed: int, events: int) -> Iterator[Line]:
-    """Sentences of the words of that text, with capitals and punctuation in the way."""
+    """Sentences made of the words of that text, with capitals and punctuation in the way."""
     rng = random.Random(seed)
     for _ in range(events):
         words = rng.choices(TEXT.split(), k=rng.randint(1, WORDS_PER_LINE_MAX))

@@ -20,9 +20,9 @@ from tests.clients.with_confluent import ConfluentClient
 from tests.peers import free_port
 from tools import apache_kafka
 
+from barnabas.client.client_settings import ClientSettings
 from barnabas.client.cluster import Cluster
-from barnabas.client.offsets import LATEST, commit_offsets, committed_offsets, list_offsets
-from barnabas.client.settings import ClientSettings
+from barnabas.client.offset_queries import LATEST, commit_offsets, committed_offsets, list_offsets
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:

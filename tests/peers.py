@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tools import apache_kafka
 
-from barnabas.testing.node import Node
+from barnabas.testing.node_process import Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +25,10 @@ PeerKind = Literal["barnabas", "kafka"]
 
 SETTINGS: Mapping[str, str] = {"log.retention.check.interval.ms": "200", "log.initial.task.delay.ms": "100"}
 """Retention looks often enough for a test to see what it does."""
+
+SHORT_LIVED: Mapping[str, str] = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+"""For a Spark that lives as long as a few tests: the compiler that makes long-running programs fast would take a
+quarter of the processor time, and pay it back after hours."""
 
 
 class Peer(Protocol):

@@ -1,7 +1,7 @@
 """Apache Kafka 4.3.1 as a peer: the oracle of tests marked `kafka`, and the other side of every benchmark.
 
 Maven resolves the jars once, into a cache outside the tree. A `KafkaNode` is one combined broker and controller
-with Kafka's default settings and the JVM flags of its stock start script, on free loopback ports:
+with Kafka's default settings, on free loopback ports:
 
     if (reason := apache_kafka.missing()) is None:
         with apache_kafka.KafkaNode() as node:
@@ -48,7 +48,8 @@ SERVER_FLAGS = (
 """What Kafka's own start script passes: benchmarks compare with a broker as people run it."""
 
 TOOL_FLAGS = ("-Xmx512M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""Tools live for a second: start-up is what they spend."""
+"""Tools live for a second, and an oracle for some more: start-up is what they spend. Without the compiler that makes
+long-running programs fast, a node takes three fifths of the processor time until it answers."""
 
 ARTIFACTS = (
     ("org.apache.kafka", "kafka_2.13", VERSION),
@@ -132,7 +133,14 @@ class KafkaNode:
     kept over `stop` or `kill` and `start`, so that clients find the node again.
     """
 
-    def __init__(self, data_dir: Path | str | None = None, *, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        data_dir: Path | str | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
+        flags: Sequence[str] = TOOL_FLAGS,
+    ) -> None:
+        self.flags = flags
         self._work_dir = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
         self.data_dir = self._work_dir / "data" if data_dir is None else Path(data_dir)
         self._reservations = [_reserved_port(), _reserved_port()]
@@ -179,7 +187,7 @@ class KafkaNode:
         with (self._work_dir / "kafka.log").open("ab") as log:
             # A session of its own: Ctrl-C reaches the caller, which then stops the node in order.
             self._process = subprocess.Popen(
-                [*java_command(SERVER_FLAGS), "kafka.Kafka", str(properties_file)],
+                [*java_command(self.flags), "kafka.Kafka", str(properties_file)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -20,21 +20,21 @@ INTRODUCTION = """\
 Names, types, defaults and valid values are those of Apache Kafka 4.3.1. A broker setting comes from
 
 - a properties file: `barnabas start --config server.properties`,
-- the command line: `--set num.partitions=3`, which goes before the file,
-- dynamic configuration: `kafka-configs --alter`, kept in the cluster's metadata, which goes before both and holds
-  without a restart; where the column *update* says `cluster-wide`, for all brokers or for one, where it says
-  `per-broker`, for one broker only, and never where it says `read-only`.
+- the command line: `--set num.partitions=3`, which overrides the file,
+- dynamic configuration: `kafka-configs --alter`, which is stored in the cluster's metadata, overrides both, and takes
+  effect without a restart. The column *update* says whether that is possible: `cluster-wide`, for all brokers or for
+  one; `per-broker`, for one broker only; `read-only`, not at all.
 
-A topic's or group's own settings go before the broker settings behind them, which the column *broker settings* names
-in the order in which they count. An unknown broker setting is ignored with a warning, an unknown topic setting is
-refused; both messages name the nearest valid one.
+A topic's or group's own settings override the broker settings that they default to; the column *broker settings* lists
+those in order of precedence. An unknown broker setting is ignored with a warning, an unknown topic setting is rejected;
+both messages name the nearest valid one.
 """
 
 NOT_ACTING = """\
 ## Known, but without effect in this version
 
-These are accepted and described, so that a file written for Apache Kafka starts. A warning at the start names the
-broker settings among them that were given.
+These are accepted and described, so that a node starts with a properties file written for Apache Kafka. At the start, a
+warning names those that the file sets.
 """
 
 

@@ -2,8 +2,8 @@
 
     python -m tools.make_messages
 
-The classes themselves are built at run time from `schemas.json` (see `barnabas.protocol.structs`). A test compares
-the file in the tree with what this program would write.
+The classes themselves are built at run time from `schemas.json` (see `barnabas.protocol.compiler.structs`). A test
+compares the file in the tree with what this program would write.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from barnabas.protocol.schema import Field, MessageSchema, StructSchema, definitions, message_schema
+from barnabas.protocol.compiler.schema import Field, MessageSchema, StructSchema, definitions, message_schema
 
 OUTPUT = Path(__file__).parent.parent / "src" / "barnabas" / "protocol" / "messages.pyi"
 
@@ -22,8 +22,8 @@ HEADER = '''\
 # ruff: noqa: A002 -- Kafka has fields called id and type
 from typing import TypeAlias, TypeVar
 
-from barnabas.protocol.structs import Message as Message
-from barnabas.protocol.structs import Struct as Struct
+from barnabas.protocol.compiler.structs import Message as Message
+from barnabas.protocol.compiler.structs import Struct as Struct
 from barnabas.protocol.uuids import Uuid
 
 _T = TypeVar("_T")

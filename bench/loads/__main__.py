@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from bench.loads import consume, offset_commits, produce, requests, rolling, roundtrip, transactions
+from bench.loads import consume, offset_commits, produce, requests, rolling, roundtrip, session_fetches, transactions
 
 
 def main() -> None:
@@ -22,6 +22,8 @@ def main() -> None:
         case "roundtrip-loaded":
             base = requests.RequestsLoad(**said.pop("requests"))
             figures = roundtrip.run_open_loop(roundtrip.OpenLoopLoad(requests=base, **said))
+        case "session-fetches":
+            figures = session_fetches.run(session_fetches.SessionLoad(**said))
         case "offset-commits":
             figures = offset_commits.run(offset_commits.OffsetCommitsLoad(**said))
         case "transactions":

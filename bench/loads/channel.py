@@ -10,7 +10,7 @@ import asyncio
 import struct
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client.wire import Expected, parse_response, request_api_key, request_frame
+from barnabas.net.frames import Expected, parse_response, request_api_key, request_frame
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 from bench.wire import WireError

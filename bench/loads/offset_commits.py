@@ -9,7 +9,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from barnabas.client.wire import request_frame
+from barnabas.net.frames import request_frame
 from barnabas.protocol import messages as m
 from bench.loads.channel import CLIENT_ID, GROUP, Channel, await_coordinator, until_coordinated
 from bench.loads.meter import Meter

@@ -1,4 +1,5 @@
-"""One-record Produce requests over raw sockets, as many as the broker answers: the cost of a request, not of bytes.
+"""Produce requests of one-record batches over raw sockets, as many as the broker answers: the cost of a request, not
+of bytes.
 
 Each connection keeps a fixed number of requests in flight. Frames are encoded once; between sends only correlation
 ids change. Every answer is checked: its length, its place in the order, its error code.
@@ -26,7 +27,6 @@ CORRELATION_MASK = 0x7FFF_FFFF
 
 _CORRELATION = struct.Struct(">i")
 _SIZE_AND_CORRELATION = struct.Struct(">ii")
-_ERROR = struct.Struct(">h")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,8 @@ class RequestsLoad:
     connections: int
     in_flight: int
     seconds: float
+    batches: int = 1
+    """In each request, for as many partitions: Java's producer gathers them so."""
 
 
 class Lane:
@@ -49,12 +51,13 @@ class Lane:
 
     def __init__(self, load: RequestsLoad, partition: int) -> None:
         value = payload.values(1, load.record_bytes)[0]
-        frame = wire.produce_frame(load.topic, partition, wire.record_batch([value], int(time.time() * 1000)))
+        partitions = [(partition + number) % load.partitions for number in range(load.batches)]
+        frame = wire.produce_frame(load.topic, partitions, wire.record_batch([value], int(time.time() * 1000)))
         self.socket = wire.connect(load.host, load.port)
         self.socket.setblocking(False)
         self._frame_bytes = len(frame)
         self._frames = bytearray(frame * load.in_flight)
-        self._reply = wire.ProduceReply.of(load.topic)
+        self._reply = wire.ProduceReply.of(load.topic, load.batches)
         self._received = b""
         self._sent = 0
         self._answered = 0
@@ -88,7 +91,7 @@ class Lane:
 
     def _check(self, data: bytes, at: int) -> None:
         length, correlation = _SIZE_AND_CORRELATION.unpack_from(data, at)
-        (error,) = _ERROR.unpack_from(data, at + self._reply.error_at)
+        error = self._reply.first_error(data, at)
         if length != self._reply.size_bytes - 4 or correlation != self._answered & CORRELATION_MASK or error:
             raise wire.WireError(
                 f"answer {self._answered}: {length} bytes, correlation id {correlation}, error code {error}"
@@ -123,7 +126,7 @@ def run(load: RequestsLoad) -> dict[str, float]:
                 answered += count
         while any(lane.outstanding for lane in lanes.values()):
             answered += sum(lanes[fd].receive() for fd, _ in _ready(poller))
-        return meter.figures(answered)
+        return meter.figures(answered * load.batches)
 
 
 def _ready(poller: select.epoll) -> list[tuple[int, int]]:

@@ -1,1 +1,1 @@
-"""`make demo`: a pipeline is watched, killed, and loses nothing."""
+"""`make demo`: a pipeline is watched and killed, and loses nothing."""

@@ -1,10 +1,10 @@
-"""`make demo`: a node, a stream of tweets, a Spark pipeline that is killed in the middle, and the proof of the sums.
+"""`make demo`: a node, a stream of tweets, a Spark pipeline that is killed halfway, and proof that nothing was lost.
 
 1. A node starts in a temporary folder, and a generator fills its topic `tweets` at a steady rate.
 2. A Spark pipeline (`examples/demo/pipeline`, in a process of its own) writes the popular ones to `popular_tweets`.
-3. A reader of committed data counts what comes out, and the lag of the pipeline's consumer group is watched.
-4. Half way the pipeline gets a SIGKILL, with all its children, and is started again.
-5. When lag is zero, what came out is compared with what the generator says must come out: each tweet, exactly once.
+3. A `read_committed` consumer counts what comes out, and the lag of the pipeline's consumer group is watched.
+4. Halfway through, the pipeline is killed by SIGKILL, with all its child processes, and started again.
+5. When the lag is zero, the output is compared with what the generator says it must be: each tweet exactly once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rich.live import Live
 from rich.table import Table
 
 from barnabas.spark.java import JavaMissingError, find_java
-from barnabas.testing.node import Node
+from barnabas.testing.node_process import Node
 from examples.common import as_json, create_topics, produce
 from examples.demo.pipeline import GROUP
 from examples.demo.plotting import draw
@@ -46,11 +46,11 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 class DemoError(RuntimeError):
-    """The pipeline did not do what it should; the message says what."""
+    """The pipeline did not do what it should; the message says what went wrong."""
 
 
 class Pipeline:
-    """The Spark process. It leads a session of its own, so that a signal reaches the JVM and the workers too."""
+    """The Spark process, in a process group of its own, so that a signal also reaches the JVM and the workers."""
 
     def __init__(self, bootstrap: str, checkpoint: Path, log: Path) -> None:
         self._command = [
@@ -71,7 +71,7 @@ class Pipeline:
 
     def end(self, number: signal.Signals) -> None:
         if self._process is not None:
-            with suppress(ProcessLookupError):  # it may have ended by itself, with all its children
+            with suppress(ProcessLookupError):  # it may have exited by itself, with all its children
                 os.killpg(self._process.pid, number)
             self._process.wait(60)
             self._process = None
@@ -79,13 +79,13 @@ class Pipeline:
     def require_running(self) -> None:
         if self._process is not None and self._process.poll() is not None:
             last = self._log.read_text(errors="replace")[-2000:]
-            raise DemoError(f"the pipeline ended by itself:\n{last}")
+            raise DemoError(f"the pipeline exited by itself:\n{last}")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m examples.demo", description="a pipeline that loses nothing")
-    parser.add_argument("--events", type=int, default=EVENTS, help="tweets to generate (%(default)s)")
-    parser.add_argument("--plot", type=Path, default=Path("demo.png"), help="where the plot goes (%(default)s)")
+    parser.add_argument("--events", type=int, default=EVENTS, help="tweets to generate (default %(default)s)")
+    parser.add_argument("--plot", type=Path, default=Path("demo.png"), help="file for the plot (default %(default)s)")
     given = parser.parse_args()
     console = Console()
     try:
@@ -104,7 +104,7 @@ def run(events: int, plot: Path, console: Console) -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="barnabas-demo-")))
         node = stack.enter_context(Node(folder / "data"))
-        console.print(f"node ready at {node.bootstrap}; Spark starts", markup=False)
+        console.print(f"node ready at {node.bootstrap}; starting Spark", markup=False)
         create_topics(node.bootstrap, (topics.tweets, topics.popular), partitions=2)
         pipeline = Pipeline(node.bootstrap, folder / "checkpoint", folder / "pipeline.log")
         stack.callback(pipeline.end, signal.SIGKILL)
@@ -115,15 +115,17 @@ def run(events: int, plot: Path, console: Console) -> None:
         generator.start()
         with Live(console=console, refresh_per_second=4) as live:
             show = Show(watch, live, events)
-            show.until(pipeline, lambda sample: sample.written >= 0.4 * len(expected), "the pipeline is at work")
+            show.until(pipeline, lambda sample: sample.written >= 0.4 * len(expected), "the pipeline is running")
             pipeline.end(signal.SIGKILL)
             killed_at_s = watch.seconds
-            console.print(f"{killed_at_s:.0f} s: SIGKILL to the pipeline, with all that it had begun", style="red")
+            console.print(
+                f"{killed_at_s:.0f} s: the pipeline is killed by SIGKILL in the middle of its work", style="red"
+            )
             pipeline.start()
             before = watch.output.ids.total()
-            show.until(pipeline, lambda sample: sample.written > before, "started again from its checkpoint")
+            show.until(pipeline, lambda sample: sample.written > before, "restarted from its checkpoint")
             back_at_s = watch.seconds
-            console.print(f"{back_at_s:.0f} s: it goes on where it was", style="green")
+            console.print(f"{back_at_s:.0f} s: it continues where it left off", style="green")
             generator.join(DEADLINE_S)
             show.until(pipeline, lambda sample: sample.produced == events and sample.lag == 0, "catching up")
         pipeline.end(signal.SIGTERM)
@@ -132,11 +134,11 @@ def run(events: int, plot: Path, console: Console) -> None:
     draw(watch.samples, killed_at_s, back_at_s, plot)
     console.print(
         f"\n{events:,} tweets, {len(expected):,} of them popular; {watch.output.ids.total():,} came out: "
-        "every one, none twice, across a SIGKILL.",
+        "every one of them, none twice, despite a SIGKILL.",
         style="bold green",
     )
     console.print(f"plot of throughput and lag: {plot}", markup=False)
-    console.print("next: examples/README.md has nine pipelines, docs/pipelines.md says how to write one")
+    console.print("next: examples/README.md has nine pipelines, and docs/pipelines.md explains how to write one")
 
 
 def fill(bootstrap: str, topic: str, tweets: Sequence[Tweet]) -> None:
@@ -144,7 +146,7 @@ def fill(bootstrap: str, topic: str, tweets: Sequence[Tweet]) -> None:
 
 
 def paced(tweets: Sequence[Tweet]) -> Iterator[Tweet]:
-    """So many a second, whatever it takes to send them."""
+    """Tweets at a rate of `PER_SECOND`, however long it takes to send them."""
     started = time.monotonic()
     for number, tweet in enumerate(tweets):
         ahead_s = number / PER_SECOND - (time.monotonic() - started)
@@ -154,7 +156,7 @@ def paced(tweets: Sequence[Tweet]) -> Iterator[Tweet]:
 
 
 class Show:
-    """The live table, and waiting for something to be seen in it."""
+    """The live table, and waiting for something to show up in it."""
 
     def __init__(self, watch: Watch, live: Live, events: int) -> None:
         self._watch = watch
@@ -169,7 +171,7 @@ class Show:
                 return
             pipeline.require_running()
             if sample.seconds > DEADLINE_S:
-                raise DemoError(f"after {DEADLINE_S:.0f} s: {doing}, at {sample}")
+                raise DemoError(f"not done after {DEADLINE_S:.0f} s ({doing}): {sample}")
 
     def _table(self, sample: Sample, doing: str) -> Table:
         title = (
@@ -185,11 +187,11 @@ class Show:
 def verify(watch: Watch, expected: set[int]) -> None:
     seen = watch.output.ids
     if missing := expected - seen.keys():
-        raise DemoError(f"{len(missing)} tweets are missing, {min(missing)} the first of them")
+        raise DemoError(f"{len(missing)} tweets are missing, the first of which is {min(missing)}")
     if watch.output.twice:
         raise DemoError(f"{watch.output.twice} tweets came out more than once")
     if strange := seen.keys() - expected:
-        raise DemoError(f"{len(strange)} tweets came out that should not, {min(strange)} the first of them")
+        raise DemoError(f"{len(strange)} tweets should not have come out, the first of which is {min(strange)}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The process that is killed: Spark, reading tweets and writing the popular ones, each exactly once.
 
-It is one query of `examples/tweets` with a consumer group, so that its lag can be seen from outside, and goes on from
-its checkpoint when it is started again.
+It runs one query of `examples/tweets` with a consumer group, so that its lag can be seen from outside, and continues
+from its checkpoint when it is started again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from examples.tweets import SCHEMA, Topics, popular_tweets
 
 GROUP: Final = "demo-pipeline"
 TWEETS_PER_BATCH: Final = 6_000
-"""Small batches, so that there is something to see, and something half done to kill."""
+"""Small batches, so that there is something to see, and something unfinished to kill."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The plot of a run: throughput above, lag below, and when the pipeline was killed."""
+"""The plot of a run: throughput at the top, lag at the bottom, and when the pipeline was killed."""
 
 from __future__ import annotations
 

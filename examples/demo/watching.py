@@ -1,4 +1,4 @@
-"""What can be seen of a pipeline from outside: what it has written, and how far its group is behind."""
+"""What can be seen of a pipeline from outside: what it has written, and how far behind its group is."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Sample:
 
 @dataclass
 class Output:
-    """The popular tweets that a reader of committed data has seen."""
+    """The popular tweets that a `read_committed` consumer has seen."""
 
     ids: Counter[int] = field(default_factory=Counter)
     hashtags: Counter[str] = field(default_factory=Counter)
@@ -43,7 +43,7 @@ class Output:
 
 
 class Watch:
-    """Reads what the pipeline writes and asks for its group's offsets, over and over."""
+    """Reads what the pipeline writes and looks up its group's offsets, again and again."""
 
     def __init__(self, bootstrap: str, source: str, group: str, output: str) -> None:
         self.output = Output()
@@ -70,7 +70,7 @@ class Watch:
         return time.monotonic() - self._started
 
     def look(self, wait_s: float) -> Sample:
-        """Reads for so long, then takes a sample."""
+        """Reads for this long, then takes a sample."""
         until = time.monotonic() + wait_s
         while (left := until - time.monotonic()) > 0:
             for message in self._reader.consume(MESSAGES_AT_A_TIME, timeout=left):

@@ -1,17 +1,17 @@
-"""The process that Spark forks the Python processes of its tasks from, with what they need imported already.
+"""The daemon that Spark forks its Python workers from, with everything that tasks need already imported.
 
-Tasks have as many as there are cores, and Spark ends those that have had nothing to do for a minute. Each would import
-PySpark, Arrow and this package by itself, and PySpark from an archive without bytecode at that, which Spark puts before
-the installed package: a second of work before the first row. Here that is done once, before the fork. (What plans
-beside the driver is forked from PySpark's own, whatever the settings say.)
+There are as many workers as cores, and Spark ends those that have been idle for a minute. Each one would import
+PySpark, Arrow and this package by itself, and PySpark from an archive without bytecode, which Spark puts before the
+installed package: a second of work before the first row. Here that is done once, before the fork. (Processes that plan
+beside the driver are forked from PySpark's own daemon, whatever the settings say.)
 
-PySpark imports nothing big before it forks, as libraries may start threads then, which a fork does not take along.
-Those that start here are none that a fork would miss: OpenBLAS stops its own for it, and the one of jemalloc, which
-Arrow has in reserve, only tidies up. Nor may anything be allocated in Arrow here: with the first allocation it reserves
-a gigabyte of addresses, and all that is taken before the fork counts against `spark.executor.pyspark.memory`.
+PySpark's daemon imports nothing large before it forks, because libraries may start threads, which do not survive a
+fork. None of the threads that start here is missed: OpenBLAS stops its own before a fork, and that of jemalloc, a spare
+allocator of Arrow's, only cleans up. Nothing may be allocated in Arrow here: its first allocation reserves a gigabyte
+of address space, and whatever is reserved before the fork counts against `spark.executor.pyspark.memory`.
 
-It stands outside of `barnabas.spark`, which would import PySpark before anything here is run. It is started as
-`python -m barnabas.spark_daemon pyspark.worker`, by `spark.python.daemon.module` (`barnabas.spark.session`).
+This module is outside of `barnabas.spark`, which would import PySpark before anything here could run. It is started as
+`python -m barnabas.spark_daemon pyspark.worker`, by `spark.python.daemon.module` (see `barnabas.spark.session`).
 """
 
 from __future__ import annotations
@@ -26,14 +26,19 @@ from typing import Final
 
 ARCHIVE: Final = "pyspark.zip"
 WORKER: Final = "pyspark.worker"
-NEEDED: Final = ("barnabas.spark.sink", "barnabas.spark.writing", "barnabas.spark.source", "barnabas.spark.reading")
+NEEDED: Final = (
+    "barnabas.spark.write.sink",
+    "barnabas.spark.write.delivery",
+    "barnabas.spark.data_source",
+    "barnabas.spark.read.range_reader",
+)
 
 
 def main() -> None:
     prefer_installed()
     from pyspark import daemon
 
-    from barnabas.spark.resident import quiet
+    from barnabas.spark.python_workers import quiet
 
     for module in (WORKER, *NEEDED):
         importlib.import_module(module)
@@ -44,7 +49,7 @@ def main() -> None:
 
 
 def prefer_installed() -> None:
-    """Has PySpark imported from the installed package, where that is the one the archive belongs to."""
+    """Makes PySpark be imported from the installed package if the archive belongs to that package."""
     archive = next((path for path in sys.path if Path(path).name == ARCHIVE), None)
     if archive is None:
         return
@@ -56,7 +61,7 @@ def prefer_installed() -> None:
 
 
 def reseed() -> None:
-    """Has processes draw random numbers of their own. Python sees to that by itself, NumPy does not."""
+    """Gives each process random numbers of its own. Python does so by itself after a fork, NumPy does not."""
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.testing.node import Node
+from barnabas.testing.node_process import Node
 from tests.peers import SETTINGS
 
 if TYPE_CHECKING:

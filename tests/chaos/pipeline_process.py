@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from bench import procfs
 
-from tests.peers import wait_until
+from tests.peers import SHORT_LIVED, wait_until
 
 if TYPE_CHECKING:
     import random
@@ -121,7 +121,7 @@ def main(options: PipelineOptions) -> None:
 
     is_asked_to_stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: is_asked_to_stop.set())
-    settings = {"spark.local.dir": options.scratch, "spark.driver.memory": "1g"}
+    settings = {**SHORT_LIVED, "spark.local.dir": options.scratch, "spark.driver.memory": "1g"}
     spark = barnabas.spark.session("chaos", master=f"local[2,{TASK_FAILURES_MAX}]", settings=settings)
     servers = {"kafka.bootstrap.servers": options.bootstrap}
     rows = (

@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
-from barnabas.testing.node import Node
+from barnabas.testing.node_process import Node
 from tests.clients.with_confluent import ConfluentClient
 from tests.wire.batches import base_offsets, batch
 from tests.wire.connection import Connection

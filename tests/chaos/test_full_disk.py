@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
-from barnabas.testing.node import Node
+from barnabas.testing.node_process import Node
 from tests.peers import wait_until
 from tests.wire.batches import batch
 from tests.wire.connection import Connection

@@ -15,7 +15,7 @@ from tests.clients.with_confluent import ConfluentClient, producer_config
 from tests.peers import wait_until
 
 if TYPE_CHECKING:
-    from barnabas.testing.node import Node
+    from barnabas.testing.node_process import Node
 
 PARTITIONS = 3
 KILLS_SHORT, KILLS_FULL = 8, 200

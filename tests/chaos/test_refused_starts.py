@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.client.wire import Connection
+from barnabas.client.broker_connection import Connection
 from barnabas.protocol import messages as m
 from barnabas.protocol.batch import build_batch
 from barnabas.protocol.errors import Error
-from barnabas.protocol.records import Record
-from barnabas.testing.node import Node, NodeError
+from barnabas.protocol.record import Record
+from barnabas.testing.node_process import Node, NodeError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -26,7 +26,7 @@ from tests.wire.connection import Connection, request_frame
 from tests.wire.requests import Topic, create_topic, fetch, fetch_request, produce
 
 if TYPE_CHECKING:
-    from barnabas.testing.node import Node
+    from barnabas.testing.node_process import Node
 
 ROUND_TRIPS = 400
 SLOWER_MAX = 2.0

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.broker.coordination.partitioning import partition_of
+from barnabas.broker.coordinators.coordinator_spec import partition_of
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 from tests.chaos.committed import read_committed

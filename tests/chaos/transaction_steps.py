@@ -13,7 +13,7 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.broker.coordination.partitioning import partition_of
+from barnabas.broker.coordinators.coordinator_spec import partition_of
 from barnabas.protocol import messages as m
 from barnabas.protocol.batch import iter_headers
 from barnabas.protocol.errors import Error

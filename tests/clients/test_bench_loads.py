@@ -6,10 +6,12 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from bench.loads import consume, produce
+from bench.loads import consume, produce, requests, session_fetches
 from bench.loads.consume import ConsumeLoad
 from bench.loads.librdkafka import Chunk, LibrdkafkaError, Producer
 from bench.loads.produce import CHUNK_RECORDS, ProduceLoad
+from bench.loads.requests import RequestsLoad
+from bench.loads.session_fetches import SessionLoad
 from bench.topics import fresh_topic
 
 if TYPE_CHECKING:
@@ -28,6 +30,18 @@ def test_a_produce_load_leaves_as_many_records_as_it_counts(node: Peer, codec: s
         assert figures["units"] >= wanted
         read = ConsumeLoad(node.bootstrap, os.getpid(), topic.name, partitions, topic.record_count(), seconds=0.01)
         assert consume.run(read)["units"] == topic.record_count()
+
+
+def test_a_request_of_several_batches_leaves_one_in_each_partition(node: Peer) -> None:
+    with fresh_topic(node.bootstrap, 5) as topic:
+        load = RequestsLoad("127.0.0.1", node.port, os.getpid(), topic.name, 5, 100, 2, 3, seconds=0.1, batches=5)
+        assert requests.run(load)["units"] == topic.record_count() > 0
+
+
+def test_a_session_fetches_each_record_that_is_written(node: Peer) -> None:
+    with fresh_topic(node.bootstrap, 20) as topic:
+        load = SessionLoad("127.0.0.1", node.port, os.getpid(), topic.name, topic.id(), 20, seconds=0.2)
+        assert session_fetches.run(load)["units"] == topic.record_count() > 0
 
 
 def test_a_setting_that_librdkafka_does_not_know_is_named(node: Peer) -> None:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.cli.arguments import parse_address
-from barnabas.client.wire import ConnectError, Connection
-from barnabas.testing.node import Node
+from barnabas.cli.command_line import parse_address
+from barnabas.client.broker_connection import Connection
+from barnabas.net.frames import ConnectError
+from barnabas.testing.node_process import Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -153,7 +154,7 @@ def test_an_offset_beyond_the_end_is_an_error(barnabas: Run, topic: str) -> None
     done(barnabas("topic", "create", topic))
     words = ("consume", topic, "--from", "1000", "--exit-at-end")
     assert failed(barnabas(*words)) == (
-        f"barnabas: topic {topic!r}, partition 0 has no offset 1000: it is empty, and the next will be 0\n"
+        f"barnabas: topic {topic!r}, partition 0 has no offset 1000: it is empty, and its next offset is 0\n"
     )
     done(barnabas("produce", topic, stdin="one\ntwo\n"))
     assert "has no offset 1000: it has 0 … 1\n" in failed(barnabas(*words))
@@ -170,7 +171,7 @@ def test_one_partition_can_be_written_and_read_alone(barnabas: Run, topic: str) 
 
 def test_a_partition_that_is_not_there_is_answered_with_those_that_are(barnabas: Run, topic: str) -> None:
     done(barnabas("topic", "create", topic, "--partitions", "3"))
-    complaint = f"barnabas: topic {topic!r} has 3 partitions (0 … 2), and no partition 99\n"
+    complaint = f"barnabas: topic {topic!r} has 3 partitions (0 … 2), but no partition 99\n"
     assert failed(barnabas("consume", topic, "--exit-at-end", "--partition", "99")) == complaint
     assert failed(barnabas("produce", topic, "--partition", "99", stdin="never sent\n")) == complaint
 
@@ -178,7 +179,7 @@ def test_a_partition_that_is_not_there_is_answered_with_those_that_are(barnabas:
 def test_a_partition_that_a_new_topic_did_not_get_is_told_in_the_same_words(barnabas: Run, topic: str) -> None:
     complaint = failed(barnabas("produce", topic, "--partition", "99", stdin="never sent\n"))
     assert complaint.splitlines() == [
-        f"barnabas: topic {topic!r} has 1 partition (0), and no partition 99",
+        f"barnabas: topic {topic!r} has 1 partition (0), but no partition 99",
         f"barnabas: 1 of 1 records were not delivered to {topic!r}",
     ]
 
@@ -192,7 +193,7 @@ def test_reading_a_topic_that_is_not_there_is_refused_and_does_not_create_it(bar
 
 @pytest.mark.parametrize("command", ["produce", "consume"])
 def test_what_cannot_be_a_topics_name_is_told(barnabas: Run, command: str) -> None:
-    assert "'not a name' cannot be a topic's name" in failed(barnabas(command, "not a name"))
+    assert "'not a name' is not a valid topic name" in failed(barnabas(command, "not a name"))
 
 
 def test_a_topic_that_nobody_creates_is_named_when_its_records_are_given_up(tmp_path: Path) -> None:
@@ -221,7 +222,7 @@ def test_a_topic_gets_more_partitions_and_other_settings(barnabas: Run, topic: s
             "segment.ms",
         )
     )
-    assert altered == f"altered {topic}: partitions 3, retention.ms=2000, segment.ms as the cluster has it\n"
+    assert altered == f"altered {topic}: partitions 3, retention.ms=2000, segment.ms reset to the cluster's default\n"
     (described,) = json.loads(done(barnabas("topic", "describe", topic, "--json")))
     assert described["partition_count"] == 3
     assert described["configs"]["retention.ms"] == "2000"
@@ -252,7 +253,7 @@ def test_fewer_records_than_asked_for_is_a_failure(barnabas: Run, topic: str) ->
     done(barnabas("topic", "create", topic))
     done(barnabas("produce", topic, stdin="one\n"))
     assert failed(barnabas("consume", topic, "--max-messages", "2", "--timeout", "1")) == (
-        "barnabas: 1 of 2 records came\n"
+        "barnabas: only 1 of 2 records were received\n"
     )
 
 
@@ -271,7 +272,7 @@ def test_the_demo_checks_what_it_moves(barnabas: Run) -> None:
 
 
 def test_the_demo_starts_a_node_of_its_own_and_stops_it() -> None:
-    command = [sys.executable, "-m", "barnabas.cli.demo", "--records", "5000"]
+    command = [sys.executable, "-m", "barnabas.cli.demo_command", "--records", "5000"]
     process = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
     assert "start to ready" in done(process)
     address = re.search(r"node ready at (\S+)", process.stderr)

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import confluent_kafka
 import pytest
 
+from barnabas.client.broker_connection import Connection, VersionRange
+from barnabas.client.client_settings import ClientSettings
 from barnabas.client.cluster import GROUP_COORDINATOR, TRANSACTION_COORDINATOR, Cluster
-from barnabas.client.offsets import (
+from barnabas.client.offset_queries import (
     EARLIEST,
     EARLIEST_LOCAL,
     LATEST,
@@ -24,12 +26,10 @@ from barnabas.client.offsets import (
     list_offsets,
     local_start,
 )
-from barnabas.client.settings import ClientSettings
-from barnabas.client.wire import Connection, VersionRange
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error, KafkaError
-from barnabas.testing.node import Node
+from barnabas.testing.node_process import Node
 from tests.clients.adapter import MEMBER, Message, values
 from tests.clients.members import settle
 from tests.clients.proxy import CuttingProxy

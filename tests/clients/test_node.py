@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.protocol import messages as m
-from barnabas.testing.node import Node, NodeError
+from barnabas.testing.node_process import Node, NodeError
 from tests.clients.adapter import consume, values
 from tests.clients.with_confluent import ConfluentClient
 from tests.peers import HOST, free_port, wait_until

@@ -12,12 +12,13 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.pool import borrowed
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
-from barnabas.spark import forget_output, marker_store, sink, write_plan
-from barnabas.spark.given import OptionError
-from barnabas.spark.markers import MarkerError, Output, Run, batch_name, identity_of, task_name
-from barnabas.spark.sink import StreamWriter, TaskDone
-from barnabas.spark.write_plan import begin_write
-from barnabas.spark.writing import find_batch, write_exactly_once
+from barnabas.spark import forget_output
+from barnabas.spark.raw_options import OptionError
+from barnabas.spark.write import marker_store, sink, write_plan
+from barnabas.spark.write.delivery import find_batch, write_exactly_once
+from barnabas.spark.write.exactly_once import MarkerError, Output, Run, batch_name, identity_of, task_name
+from barnabas.spark.write.sink import StreamWriter, TaskDone
+from barnabas.spark.write.write_plan import begin_write
 from tests.clients.committed import read_committed
 from tests.clients.with_confluent import ConfluentClient
 from tests.clients.writes import PARTITIONS, QUERY, RUN, START, numbers, plan, rows, write_by, write_once
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from barnabas.spark.markers import BatchMarker
-    from barnabas.spark.write_plan import Batch, WritePlan
+    from barnabas.spark.write.exactly_once import BatchMarker
+    from barnabas.spark.write.write_plan import Batch, WritePlan
     from tests.peers import Peer
 
 pytestmark = pytest.mark.usefixtures("no_connections_from_before")
@@ -103,7 +104,7 @@ def test_an_attempt_whose_marker_has_been_removed_comes_too_late(node: Peer, out
         commit(node, output, run_batch(written, 1, one_row_each(4, 2)))
         assert groups_of(node, output) == {batch_name(output), task_name(output, 0), task_name(output, 1)}
 
-    with pytest.raises(MarkerError, match=rf"batch 0 of query {QUERY} comes too late.*batch 1 of query {QUERY} has"):
+    with pytest.raises(MarkerError, match=rf"batch 0 of query {QUERY} is too late.*batch 1 of query {QUERY} has"):
         write_by(written, Run(QUERY, 0), held_up(two_batches, rows(3, 4)), task=3)
     assert written_values(node, output) == list(range(6))
     assert known_batch(written).run == Run(QUERY, 1), "it is not set back"
@@ -116,7 +117,7 @@ def test_an_attempt_comes_too_late_for_a_batch_after_which_nothing_was_written(n
         commit(node, output, run_batch(written, 0, one_row_each(0, 4)))
         commit(node, output, run_batch(written, 1, {0: None, 1: None}))
 
-    with pytest.raises(MarkerError, match=f"batch 0 of query {QUERY} comes too late"):
+    with pytest.raises(MarkerError, match=f"batch 0 of query {QUERY} is too late"):
         write_by(written, Run(QUERY, 0), held_up(two_batches, rows(3, 4)), task=3)
     assert written_values(node, output) == list(range(4))
 
@@ -129,7 +130,7 @@ def test_an_attempt_without_rows_does_not_set_the_batch_back(node: Peer, output:
         commit(node, output, run_batch(written, 1, one_row_each(2, 2)))
         yield from ()
 
-    with pytest.raises(MarkerError, match="comes too late"):
+    with pytest.raises(MarkerError, match="is too late"):
         write_by(written, Run(QUERY, 0), two_batches(), task=3)
     assert known_batch(written).run == Run(QUERY, 1)
 
@@ -163,9 +164,9 @@ def test_an_attempt_of_a_batch_write_that_has_ended_comes_too_late(
         write(other, iter([rows(10, 20)]))
         marker_store.end_write(written.settings, other.output, other.begun, 1)
 
-    with pytest.raises(MarkerError, match="batch 0 of query write-1 comes too late"):
+    with pytest.raises(MarkerError, match="batch 0 of query write-1 is too late"):
         write(batch, held_up(its_twin, rows(0, 10)))
-    with pytest.raises(MarkerError, match="batch 0 of query write-1 comes too late"):
+    with pytest.raises(MarkerError, match="batch 0 of query write-1 is too late"):
         write(batch, held_up(another_write, rows(0, 10)))
     assert written_values(node, output) == list(range(20))
     assert groups_of(node, batch.output.identity) == {batch_name(batch.output.identity)}
@@ -197,9 +198,7 @@ def test_markers_that_a_batch_write_may_not_remove_are_no_error(
     monkeypatch.setattr(marker_store, "delete_group", refuse)
     marker_store.end_write(written.settings, batch.output, batch.begun, 3)
     (warning,) = caplog.messages
-    assert warning.startswith(
-        f"group {task_name(output, 0)} and those after it are not removed, and stay until they expire"
-    )
+    assert warning.startswith(f"cannot remove group {task_name(output, 0)} and those after it, which will expire")
 
 
 def test_a_cluster_that_is_gone_when_a_batch_write_has_ended_is_no_error(
@@ -210,7 +209,7 @@ def test_a_cluster_that_is_gone_when_a_batch_write_has_ended_is_no_error(
     fresh_node.kill()
     impatient = plan(fresh_node.bootstrap, kafka_default_api_timeout_ms="1000").settings
     marker_store.end_write(impatient, batch.output, batch.begun, 1)
-    assert "the markers of a write stay" in caplog.text
+    assert "cannot remove markers of a write" in caplog.text
 
 
 def test_markers_that_a_stream_may_not_remove_are_no_error(
@@ -220,7 +219,7 @@ def test_markers_that_a_stream_may_not_remove_are_no_error(
     commit(node, output, run_batch(written, 0, one_row_each(0, 2)))
     monkeypatch.setattr(marker_store, "delete_group", refuse)
     commit(node, output, run_batch(written, 1, one_row_each(2, 1)))
-    assert f"group {task_name(output, 1)} and those after it are not removed" in caplog.text
+    assert f"group {task_name(output, 1)} and those after it, which will expire" in caplog.text
     assert known_batch(written).task_count == 1
 
 

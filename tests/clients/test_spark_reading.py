@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from barnabas.client.offsets import READ_COMMITTED
-from barnabas.client.settings import ClientSettings
+from barnabas.client.client_settings import ClientSettings
+from barnabas.client.offset_queries import READ_COMMITTED
 from barnabas.protocol.errors import Error, KafkaError
-from barnabas.spark.decoding import COLUMNS_WITH_HEADERS, schema_of
-from barnabas.spark.planning import DataLossError, OffsetRange
-from barnabas.spark.reading import read_range
-from barnabas.spark.settings import FetchSettings
+from barnabas.spark.columnar.record_decoding import COLUMNS_WITH_HEADERS, schema_of
+from barnabas.spark.read.data_loss import DataLossError
+from barnabas.spark.read.offset_ranges import OffsetRange
+from barnabas.spark.read.range_reader import read_range
+from barnabas.spark.read.read_plan import FetchSettings
 from tests.clients.adapter import CODECS, Codec, Message, ProducerOptions
 from tests.clients.with_confluent import ConfluentClient
 from tests.peers import open_files, wait_until
@@ -146,7 +147,7 @@ def test_a_range_that_reaches_into_an_open_transaction_is_waited_for(
     group_confluent.produce(topic, [Message(b"before")])
     begin(group_confluent, transactional_id).send(topic, [Message(b"within")])
     impatient = FetchSettings(max_wait_ms=50, timeout_ms=1_000)
-    with pytest.raises(KafkaError, match=f"{topic}-0 was to be read up to offset 2, and a transaction is open from 1"):
+    with pytest.raises(KafkaError, match=f"{topic}-0 was to be read up to offset 2, but a transaction is open from 1"):
         read(group_node, topic, 0, 2, isolation_level=READ_COMMITTED, fetch_settings=impatient)
 
 
@@ -238,8 +239,8 @@ def recreated(client: ConfluentClient, topic: str) -> None:
 @pytest.mark.parametrize(
     ("happens", "reason"),
     [
-        (deleted, "offsets 5 to 9 were to be read, and it does not exist any more"),
-        (recreated, "offsets 5 to 9 were to be read, and the log now ends at offset 2"),
+        (deleted, "offsets 5 to 9 were to be read, but it no longer exists"),
+        (recreated, "offsets 5 to 9 were to be read, but the log now ends at offset 2"),
     ],
     ids=["deleted", "recreated"],
 )
@@ -265,7 +266,7 @@ def test_an_end_that_is_not_there_is_data_loss_once_it_has_been_waited_for(
     confluent.create_topic(topic)
     confluent.produce(topic, numbered(5))
     impatient = FetchSettings(max_wait_ms=50, timeout_ms=1_000)
-    with pytest.raises(DataLossError, match="offsets 5 to 9 were to be read, and the log now ends at offset 5"):
+    with pytest.raises(DataLossError, match="offsets 5 to 9 were to be read, but the log now ends at offset 5"):
         read(node, topic, 0, 10, fetch_settings=impatient)
     assert len(values(read(node, topic, 0, 10, fetch_settings=impatient, fail_on_data_loss=False))) == 5
 

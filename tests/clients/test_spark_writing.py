@@ -11,10 +11,10 @@ from aiokafka.partitioner import murmur2
 
 from barnabas.client.pool import borrowed, close_idle
 from barnabas.protocol.errors import KafkaError
-from barnabas.spark import transacting, writing
-from barnabas.spark.markers import MarkerError, Run, task_name
-from barnabas.spark.transacting import FencedError, Protocol
-from barnabas.spark.writing import Outcome, write_at_least_once
+from barnabas.spark.write import sink_transactions
+from barnabas.spark.write.delivery import Outcome, write_at_least_once
+from barnabas.spark.write.exactly_once import MarkerError, Run, task_name
+from barnabas.spark.write.sink_transactions import FencedError, Protocol
 from tests.clients.adapter import CODECS, Codec
 from tests.clients.committed import read_committed
 from tests.clients.proxy import HOST, CuttingProxy
@@ -92,7 +92,7 @@ def test_many_batches_are_under_way_at_a_time_and_stay_in_order(node: Peer, outp
 def test_a_batch_that_is_run_again_is_written_once(
     node: Peer, output: str, protocol: Protocol, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transacting, "protocol_of", lambda _: protocol)
+    monkeypatch.setattr(sink_transactions, "protocol_of", lambda _: protocol)
     for batch_id in range(3):
         run, batches = Run(QUERY, batch_id), [rows(batch_id * 10, batch_id * 10 + 10)]
         assert write_once(node, output, run, batches) == Outcome(10, was_written_before=False)
@@ -102,15 +102,15 @@ def test_a_batch_that_is_run_again_is_written_once(
 
 def test_the_cluster_says_which_version_of_transactions_it_has(node: Peer) -> None:
     with borrowed(plan(node.bootstrap).settings) as cluster:
-        assert transacting.protocol_of(cluster) is Protocol.V2
+        assert sink_transactions.protocol_of(cluster) is Protocol.V2
 
 
 @pytest.mark.parametrize("protocol", Protocol, ids=lambda protocol: protocol.name)
 def test_a_task_that_fails_leaves_nothing_and_its_next_attempt_writes_all(
     node: Peer, output: str, protocol: Protocol, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transacting, "protocol_of", lambda _: protocol)
-    monkeypatch.setattr(writing, "CHUNK_ROWS", 10)
+    monkeypatch.setattr(sink_transactions, "protocol_of", lambda _: protocol)
+    monkeypatch.setattr("barnabas.spark.write.delivery.CHUNK_ROWS", 10)
 
     def failing() -> Iterator[pa.RecordBatch]:
         yield rows(0, 10)
@@ -128,8 +128,8 @@ def test_a_task_that_fails_leaves_nothing_and_its_next_attempt_writes_all(
 def test_a_twin_that_is_overtaken_is_fenced(
     node: Peer, output: str, protocol: Protocol, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transacting, "protocol_of", lambda _: protocol)
-    monkeypatch.setattr(writing, "CHUNK_ROWS", 10)
+    monkeypatch.setattr(sink_transactions, "protocol_of", lambda _: protocol)
+    monkeypatch.setattr("barnabas.spark.write.delivery.CHUNK_ROWS", 10)
 
     def slow() -> Iterator[pa.RecordBatch]:
         yield rows(0, 10)
@@ -156,7 +156,7 @@ def test_the_order_of_rows_may_differ_when_they_are_the_same(node: Peer, output:
 @pytest.mark.parametrize("again", [[], [(0, 9)], [(1, 11)]], ids=["none", "fewer", "others"])
 def test_other_rows_than_the_first_time_are_an_error(node: Peer, output: str, again: list[tuple[int, int]]) -> None:
     write_once(node, output, RUN, [rows(0, 10)])
-    with pytest.raises(MarkerError, match=f"task 0 of batch 0 of query {QUERY} has been run again with"):
+    with pytest.raises(MarkerError, match=f"task 0 of batch 0 of query {QUERY} was run again with"):
         write_once(node, output, RUN, [rows(*bounds) for bounds in again])
     assert numbers(read_committed(node.bootstrap, output, PARTITIONS)) == list(range(10))
 
@@ -194,7 +194,7 @@ def test_a_broker_that_dies_and_comes_back_is_only_a_delay(
     fresh_node: Peer, topic: str, delivery: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ConfluentClient(fresh_node.bootstrap).create_topic(topic, PARTITIONS)
-    monkeypatch.setattr(writing, "CHUNK_ROWS", 100)
+    monkeypatch.setattr("barnabas.spark.write.delivery.CHUNK_ROWS", 100)
 
     def interrupted() -> Iterator[pa.RecordBatch]:
         for start in range(0, 2_000, 100):
@@ -214,7 +214,7 @@ def test_a_broker_that_dies_and_comes_back_is_only_a_delay(
 def test_cut_connections_neither_lose_nor_repeat_rows(
     make_node: MakeNode, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "CHUNK_ROWS", 100)
+    monkeypatch.setattr("barnabas.spark.write.delivery.CHUNK_ROWS", 100)
     with CuttingProxy(seed=5, request_bytes=(2_000, 40_000), response_bytes=(1_000, 3_000)) as proxy:
         node = make_node({"advertised.listeners": f"PLAINTEXT://{HOST}:{proxy.port}"})
         proxy.target_port = node.port

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.client.wire import Connection
+from barnabas.client.broker_connection import Connection
 from barnabas.protocol import messages as m
 
 if TYPE_CHECKING:
@@ -115,7 +115,25 @@ def test_the_folder_of_another_node_is_refused_and_left_alone(tmp_path: Path) ->
         process.communicate(timeout=TIMEOUT_S)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     complaint = refused("--data-dir", str(folder), *ANY_PORT, "--set", "node.id=7")
-    assert "belongs to node 1, and this is node 7: set node.id=1" in complaint
+    assert "belongs to node 1, but this is node 7: set node.id=1" in complaint
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_a_metadata_log_that_is_damaged_before_its_end_is_refused_by_place_and_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    for _ in range(2):
+        with started("--data-dir", str(folder), *ANY_PORT) as (process, _):
+            process.terminate()
+            process.communicate(timeout=TIMEOUT_S)
+    log = folder / "__cluster_metadata-0" / "00000000000000000000.log"
+    written = bytearray(log.read_bytes())
+    second_batch = 12 + int.from_bytes(written[8:12])
+    written[second_batch + 70] ^= 0xFF
+    log.write_bytes(written)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert f"{log} is damaged at position {second_batch}, where offset 3 should be" in refused(
+        "--data-dir", str(folder), *ANY_PORT
+    )
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
@@ -130,6 +148,46 @@ def test_a_file_where_the_folder_should_be_is_named(tmp_path: Path) -> None:
     assert str(file) in refused("--data-dir", str(file), *ANY_PORT)
 
 
+def test_the_properties_file_that_comes_with_kafka_starts_a_node(tmp_path: Path) -> None:
+    """With other ports and another folder than that of Kafka 4.3, and else its lines about who the node is."""
+    with socket.create_server(("", 0)) as first, socket.create_server(("", 0)) as second:
+        port, controller_port = first.getsockname()[1], second.getsockname()[1]
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "process.roles=broker,controller\n"
+        "node.id=1\n"
+        f"controller.quorum.bootstrap.servers=localhost:{controller_port}\n"
+        f"listeners=PLAINTEXT://:{port},CONTROLLER://:{controller_port}\n"
+        "inter.broker.listener.name=PLAINTEXT\n"
+        f"advertised.listeners=PLAINTEXT://localhost:{port},CONTROLLER://localhost:{controller_port}\n"
+        "controller.listener.names=CONTROLLER\n"
+        "listener.security.protocol.map="
+        "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL\n"
+        f"log.dirs={tmp_path / 'data'}\n"
+    )
+    with started("--config", str(file)) as (_, addresses):
+        assert addresses == [f"PLAINTEXT://localhost:{port}"]
+        assert cluster_id(addresses[0]) is not None
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["process.roles=broker", "listeners=PLAINTEXT://127.0.0.1:0", "controller.listener.names=CONTROLLER"],
+        ["process.roles=controller", "listeners=CONTROLLER://127.0.0.1:0", "controller.listener.names=CONTROLLER"],
+        ["controller.quorum.voters=1@localhost:9093,2@other:9093"],
+        ["controller.quorum.bootstrap.servers=192.0.2.7:9093"],
+    ],
+    ids=lambda settings: settings[0],
+)
+def test_a_node_that_needs_others_is_refused_and_touches_no_folder(tmp_path: Path, settings: list[str]) -> None:
+    words = [word for setting in ["node.id=1", *settings] for word in ("--set", setting)]
+    complaint = refused("--data-dir", str(tmp_path / "data"), *ANY_PORT, *words)
+    assert settings[0] in complaint
+    assert "clusters of several nodes are not supported yet" in complaint
+    assert not (tmp_path / "data").exists()
+
+
 def test_a_properties_file_of_the_zookeeper_era_starts_a_node_with_warnings(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text(f"broker.id=3\nzookeeper.connect=localhost:2181\nlog.dirs={tmp_path / 'data'}\nnum.partitions=2\n")
@@ -139,4 +197,4 @@ def test_a_properties_file_of_the_zookeeper_era_starts_a_node_with_warnings(tmp_
         assert [broker.node_id for broker in response.brokers] == [3]
         process.terminate()
         _, log = process.communicate(timeout=TIMEOUT_S)
-    assert re.search(r"WARNING .*no ZooKeeper is needed", log)
+    assert re.search(r"WARNING .*ZooKeeper is not used", log)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from barnabas.client.pool import borrowed
-from barnabas.spark.markers import Run
-from barnabas.spark.settings import client_settings
-from barnabas.spark.sink_options import parse_sink
-from barnabas.spark.write_plan import WritePlan
-from barnabas.spark.writing import Outcome, find_batch, write_exactly_once
+from barnabas.spark.client_options import client_settings
+from barnabas.spark.write.delivery import Outcome, find_batch, write_exactly_once
+from barnabas.spark.write.exactly_once import Run
+from barnabas.spark.write.sink_options import parse_sink
+from barnabas.spark.write.write_plan import WritePlan
 
 if TYPE_CHECKING:
     from tests.clients.adapter import Received

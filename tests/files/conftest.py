@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from barnabas.testing.node import Node
+from barnabas.testing.node_process import Node
 from tests.clients.adapter import CODECS, Message, ProducerOptions
 from tests.clients.with_confluent import ConfluentClient
 from tests.peers import wait_until

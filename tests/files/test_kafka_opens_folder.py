@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tools.apache_kafka import KafkaNode
 
-from barnabas.testing.node import Node
+from barnabas.testing.node_process import Node
 from tests.clients.adapter import consume, values
 from tests.clients.with_confluent import ConfluentClient
 from tests.files.conftest import PARTITIONS

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pyspark
 
 from barnabas.spark.java import find_java
-from tests.peers import HOST, wait_until
+from tests.peers import HOST, SHORT_LIVED, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,6 +83,7 @@ def _process(name: str, arguments: list[str], log: Path) -> Iterator[None]:
     # Executors are to have what they are given, and not what this process has in its environment.
     environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYSPARK_PYTHON")}
     environment |= {"SPARK_HOME": str(SPARK_HOME), "JAVA_HOME": str(find_java()), "SPARK_LOCAL_IP": HOST}
+    environment |= {"SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED["spark.driver.extraJavaOptions"]}
     with log.open("wb") as output:
         process = subprocess.Popen(
             command, env=environment, stdout=output, stderr=output, cwd=log.parent, start_new_session=True
@@ -114,7 +115,9 @@ def run_example(name: str, *arguments: str, python: Path, folder: Path) -> str:
     """
     settings = folder / "conf"
     settings.mkdir()
-    (settings / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 2\n")
+    flags = SHORT_LIVED["spark.driver.extraJavaOptions"]
+    defaults = {**SHORT_LIVED, "spark.executor.extraJavaOptions": flags, "spark.sql.shuffle.partitions": "2"}
+    (settings / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in defaults.items()))
     told = {"PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": HOST, "TMPDIR": folder, "SPARK_CONF_DIR": settings}
     done = subprocess.run(
         [sys.executable, "-m", f"examples.{name}", *arguments],

@@ -76,10 +76,10 @@ def test_malformed_json_says_what_is_wrong_with_it(spark: SparkSession) -> None:
         b'{"id": 1, "name": "\xff"}': "the value is not UTF-8",
         b"null": "the value is JSON, but not an object",
         b'[{"id": 1}]': "the value is JSON, but not an object",
-        b'{"id": 1} {"id": 2}': "the value goes on after the JSON object",
-        b'{"id": 1},{"id": 2}': "the value goes on after the JSON object",
-        b'{"id": 1}}': "the value goes on after the JSON object",
-        b'{"id": 1} and more': "the value goes on after the JSON object",
+        b'{"id": 1} {"id": 2}': "the value continues after the JSON object",
+        b'{"id": 1},{"id": 2}': "the value continues after the JSON object",
+        b'{"id": 1}}': "the value continues after the JSON object",
+        b'{"id": 1} and more': "the value continues after the JSON object",
         b'{"id": "1"}': "field id is not of type bigint",
         b'{"id": 1.5}': "field id is not of type bigint",
         b'{"id": 1, "at": {"x": "y"}}': "field at.x is not of type double",
@@ -102,12 +102,12 @@ def test_no_json_value_ends_or_begins_anew_what_it_is_parsed_inside_of(spark: Sp
     rows = from_topic(records(spark, *(text.encode() for text in texts)), "a INT", malformed=malformed)
     assert {text: value for text, value in zip(texts, values_of(rows), strict=True) if value is not None} == {}
     if malformed == "mark":
-        assert set(reasons(rows)) == {"the value goes on after the JSON object"}
+        assert set(reasons(rows)) == {"the value continues after the JSON object"}
 
 
 def test_a_json_value_that_goes_on_fails_the_query(spark: SparkSession) -> None:
     rows = from_topic(records(spark, b'{"a":1}],"values":[{"a":7}'), "a INT")
-    with pytest.raises(SparkRuntimeException, match="offset 100: the value goes on after the JSON object"):
+    with pytest.raises(SparkRuntimeException, match="offset 100: the value continues after the JSON object"):
         rows.collect()
 
 
@@ -251,7 +251,7 @@ def test_malformed_avro_says_what_is_wrong_with_it(spark: SparkSession) -> None:
     rows = from_topic(records(spark, good, good[:-1], good + b"!"), USER, format="avro", malformed="mark")
     assert reasons(rows) == [
         None,
-        "the value breaks off, or is of another schema",
+        "the value is truncated, or has another schema",
         "the record ends after 6 of 7 bytes",
     ]
 
@@ -273,7 +273,7 @@ def test_a_row_that_an_avro_schema_has_no_room_for_fails_the_query_and_names_the
     spark: SparkSession,
 ) -> None:
     frame = spark.createDataFrame([("MIDDLE", NOON, "ann")], "level STRING, since TIMESTAMP, name STRING")
-    with pytest.raises(Exception, match="field level: 'MIDDLE' is none of LOW, HIGH"):
+    with pytest.raises(Exception, match="field level: 'MIDDLE' is not one of LOW, HIGH"):
         to_topic(frame, format="avro", schema=USER).collect()
 
 
@@ -429,7 +429,7 @@ def test_a_malformed_key_is_treated_as_a_malformed_value_is(spark: SparkSession)
     row = marked.collect()[0]
     assert (row.key, row.value.a, row.malformed, bytes(row.raw_key)) == (None, 1, "the key is not UTF-8", b"\xff\xff")
     assert [row.key for row in from_topic(frame, "a INT", malformed="null", key="int").collect()] == [None]
-    with pytest.raises(SparkRuntimeException, match="offset 100: the key is not of the 8 bytes of its format long"):
+    with pytest.raises(SparkRuntimeException, match="offset 100: the key does not have the 8 bytes of format long"):
         from_topic(frame, "a INT", key="long").collect()
     assert reasons(from_topic(frame, "a INT", malformed="mark", key="bytes")) == [None]
 

@@ -8,7 +8,7 @@ import pytest
 from examples.common import read_json
 from examples.word_count import COUNTS, generate
 
-from barnabas.spark import shipping
+from barnabas.spark import python_workers
 from tests.spark.standalone import cluster, python_without_barnabas, run_example
 from tests.spark.test_example_word_count import words
 
@@ -47,4 +47,4 @@ def test_an_example_on_a_master_and_two_workers(fresh_node: Peer, tmp_path: Path
     ],
 )
 def test_only_executors_elsewhere_need_the_package(master: str, expected: bool) -> None:
-    assert shipping.is_local(master) == expected
+    assert python_workers.is_local(master) == expected

@@ -87,10 +87,10 @@ def test_many_rows_of_several_tasks_arrive_once_and_leave_no_marker_of_a_task(
         (
             "'v' as value",
             {"topic": "nowhere"},
-            "option topic names 'nowhere', a topic that does not exist: create it first",
+            "option topic names topic 'nowhere', which does not exist: create it first",
         ),
-        ("'v' as value", {"path": "orders"}, "rows go to topics, not to paths; use option topic"),
-        ("'v' as value", {"kafka.acks": "1"}, "option kafka.acks is not all"),
+        ("'v' as value", {"path": "orders"}, "rows go to topics, not to paths: use option topic"),
+        ("'v' as value", {"kafka.acks": "1"}, "option kafka.acks must be all"),
     ],
 )
 def test_what_cannot_be_written_is_refused_before_any_row_moves(
@@ -106,5 +106,5 @@ def test_what_cannot_be_written_is_refused_before_any_row_moves(
 def test_a_topic_is_not_overwritten(spark: SparkSession, node: Peer, topic: str) -> None:
     create_topic(node, topic)
     rows = spark.range(1).selectExpr("cast(id as string) value").write.format("barnabas").mode("overwrite")
-    with pytest.raises(PySparkException, match="rows can only be added to a topic"):
+    with pytest.raises(PySparkException, match="rows can only be appended to a topic"):
         rows.options(**{"kafka.bootstrap.servers": node.bootstrap, "topic": topic}).save()

@@ -9,11 +9,11 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.functions import udf
 
+from barnabas.client.client_settings import ClientSettings
 from barnabas.client.pool import borrowed, close_idle
-from barnabas.client.settings import ClientSettings
 from barnabas.spark import forget_output
-from barnabas.spark.marker_store import read_batch
-from barnabas.spark.markers import Output, identity_of_checkpoint
+from barnabas.spark.write.exactly_once import Output, identity_of_checkpoint
+from barnabas.spark.write.marker_store import read_batch
 from tests.clients.committed import read_committed
 from tests.clients.with_confluent import ConfluentClient
 from tests.spark.pipelines import source

@@ -122,7 +122,7 @@ def test_what_is_wrong_is_said_before_any_data_moves(spark: SparkSession, node: 
 
 def test_the_columns_are_not_for_the_user_to_choose(spark: SparkSession, node: Peer, topic: str) -> None:
     given = {"kafka.bootstrap.servers": node.bootstrap, "subscribe": topic}
-    with pytest.raises(AnalysisException, match="a topic has the columns struct<key:binary"):
+    with pytest.raises(AnalysisException, match="a topic always has the columns struct<key:binary"):
         spark.read.format("barnabas").schema("value string").options(**given).load().collect()
 
 
@@ -164,7 +164,7 @@ def test_a_table_of_the_catalog_needs_the_options_with_each_query(
     create = f"CREATE TABLE {name} USING barnabas OPTIONS"
     in_sql(spark, f"{create} ({options}) COMMENT 'what is ordered' TBLPROPERTIES ('team' = 'red')")
     # Spark has a reader made with the options of the query alone: those of the table are for its columns only.
-    with pytest.raises(AnalysisException, match="CREATE TABLE does not keep options for queries"):
+    with pytest.raises(AnalysisException, match="queries do not see the options of CREATE TABLE"):
         in_sql(spark, f"SELECT count(*) FROM {name}")
     again = ", ".join(f"'{option}' = '{value}'" for option, value in given.items())
     assert in_sql(spark, f"SELECT count(*) FROM {name} WITH ({again})") == [(3,)]

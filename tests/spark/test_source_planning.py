@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual
 
-from barnabas.spark.batch_reader import plan_batch
-from barnabas.spark.given import OptionError
-from barnabas.spark.lookup import Lookup
-from barnabas.spark.options import Query
-from barnabas.spark.planning import DataLossError
-from barnabas.spark.pushdown import Pushed, push
-from barnabas.spark.tasks import plan_read
+from barnabas.spark.raw_options import OptionError
+from barnabas.spark.read.batch_reader import plan_batch
+from barnabas.spark.read.data_loss import DataLossError
+from barnabas.spark.read.offset_lookup import OffsetLookup
+from barnabas.spark.read.pushdown import Pushed, push
+from barnabas.spark.read.read_plan import plan_read
+from barnabas.spark.read.source_options import Query
 from tests.spark.topics import (
     LONG_AGO_MS,
     add_partitions,
@@ -48,7 +48,7 @@ def seconds(node: Peer, topic: str) -> str:
 
 def ranges(node: Peer, pushed: Pushed = EVERYTHING, /, **options: str) -> list[tuple[int, int, int]]:
     plan = plan_read({"kafka.bootstrap.servers": node.bootstrap, **options}, Query.BATCH)
-    lookup = Lookup(plan.settings, plan.options)
+    lookup = OffsetLookup(plan.settings, plan.options)
     try:
         planned = plan_batch(lookup, plan.options, pushed)
     finally:
@@ -120,11 +120,11 @@ def test_filters_leave_less_to_read(node: Peer, seconds: str) -> None:
     [
         (
             {"startingOffsets": '{{"{topic}": {{"0": 1}}}}'},
-            "option startingOffsets says nothing of {topic}-1: give an offset or -2 (earliest) to each",
+            "option startingOffsets has nothing for {topic}-1: give an offset or -2 (earliest) for each partition",
         ),
         (
             {"startingOffsets": '{{"{topic}": {{"0": 1}}, "other": {{"0": 1}}}}'},
-            "option startingOffsets says nothing of {topic}-1, and names other-0, which would not be read: give",
+            "option startingOffsets has nothing for {topic}-1 and names other-0, which would not be read: give",
         ),
         (
             {"startingOffsets": '{{"{topic}": {{"0": 1, "1": 1, "2": 1}}}}'},
@@ -132,7 +132,7 @@ def test_filters_leave_less_to_read(node: Peer, seconds: str) -> None:
         ),
         (
             {"endingOffsets": '{{"{topic}": {{"0": 1}}}}'},
-            "option endingOffsets says nothing of {topic}-1: give an offset or -1",
+            "option endingOffsets has nothing for {topic}-1: give an offset or -1",
         ),
         (
             {"startingOffsets": '{{"{topic}": {{"0": 8, "1": 0}}}}', "endingTimestamp": str(START_MS + SECOND_MS)},
@@ -155,7 +155,7 @@ def test_offsets_that_the_log_does_not_have_are_refused_lost_or_left_out(node: P
     expire(node, topic)
     produce(node, topic, range(6))
     start, end = f'{{"{topic}": {{"0": 2, "1": 0}}}}', f'{{"{topic}": {{"0": 50, "1": 0}}}}'
-    there = "is asked for, and the log goes from 4 to 10"
+    there = "is requested, but the log goes from 4 to 10"
     with pytest.raises(OptionError, match=f"option startingOffsets names offsets .*: {topic}-0: offset 2 {there}"):
         ranges(node, subscribe=topic, startingOffsets=start)
     with pytest.raises(OptionError, match=f"option endingOffsets names offsets .*: {topic}-0: offset 50 {there}"):
@@ -172,10 +172,10 @@ def planned_while(
 ) -> list[tuple[str, int]]:
     """The partitions of a read during whose planning something happens, just after they were looked for."""
     plan = plan_read({"kafka.bootstrap.servers": node.bootstrap, **options}, Query.BATCH)
-    lookup = Lookup(plan.settings, plan.options)
+    lookup = OffsetLookup(plan.settings, plan.options)
     found = lookup.required()
     happens()
-    monkeypatch.setattr("barnabas.spark.lookup.DISCOVERY_INTERVAL_S", 0)
+    monkeypatch.setattr("barnabas.spark.read.offset_lookup.DISCOVERY_INTERVAL_S", 0)
     monkeypatch.setattr(lookup, "required", lambda: found)
     try:
         return [(each.topic, each.partition) for each in plan_batch(lookup, plan.options, EVERYTHING)]
@@ -214,7 +214,7 @@ def test_partitions_that_disappear_while_a_read_is_planned_are_lost(
         produce(node, other, range(3))
         with contextlib.ExitStack() as stack:
             if failing == "true":
-                lost = f"{other}-0: it was to be read, and does not exist any more"
+                lost = f"{other}-0: it was to be read, but no longer exists"
                 stack.enter_context(pytest.raises(DataLossError, match=lost))
             found = planned_while(node, lambda: delete_topic(node, other), monkeypatch, failOnDataLoss=failing, **given)
             assert found == [(seconds, 0), (seconds, 1)]
@@ -256,5 +256,5 @@ def test_a_setting_of_the_client_that_nobody_acts_on_is_worth_a_warning(topic: s
         "kafka.fetch.max.bytes": "9",
     }
     assert plan_read({**options, "kafka.session.timeout.ms": "6000"}, Query.STREAMING).warnings == (
-        "option kafka.session.timeout.ms means nothing to this source",
+        "option kafka.session.timeout.ms has no effect on this source",
     )

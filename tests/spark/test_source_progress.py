@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import Consumer
 from pyspark.errors import StreamingQueryException
 
+from barnabas.client.client_settings import ClientSettings
 from barnabas.client.cluster import Cluster
-from barnabas.client.settings import ClientSettings
-from barnabas.spark.progress import GroupProgress
+from barnabas.spark.read.group_progress import GroupProgress
 from tests.peers import wait_until
 from tests.spark.pipelines import Batches, run_to_end, running, source
 from tests.spark.topics import commit, committed, create_topic, produce
@@ -144,17 +144,17 @@ def test_a_group_is_brought_forward_and_never_back_by_who_hears_of_progress_late
 def test_a_commit_that_failed_is_not_tried_again_at_once(
     cluster: Cluster, topic: str, group: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("barnabas.spark.progress.COMMIT_TIMEOUT_MS", 300)
+    monkeypatch.setattr("barnabas.spark.read.group_progress.COMMIT_TIMEOUT_MS", 300)
     progress = GroupProgress(group, lambda: cluster)
     for _ in range(3):
         progress.stands_at({(topic, 0): 5})
-    assert caplog.text.count(f"the progress of group '{group}' is not committed, the query goes on") == 1
+    assert caplog.text.count(f"cannot commit the progress of group '{group}'; the query continues") == 1
 
 
 def test_a_commit_that_was_put_off_after_a_failure_is_made_up_for_at_the_end(
     group_node: Peer, cluster: Cluster, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("barnabas.spark.progress.COMMIT_TIMEOUT_MS", 300)
+    monkeypatch.setattr("barnabas.spark.read.group_progress.COMMIT_TIMEOUT_MS", 300)
     progress = GroupProgress(group, lambda: cluster)
     progress.has_reached({(topic, 0): 5})  # there is no such topic yet
     create_topic(group_node, topic)

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.errors import StreamingQueryException
 
-from barnabas.spark.offsets import TOPIC_IDS
+from barnabas.spark.read.topic_positions import TOPIC_IDS
 from tests.peers import wait_until
 from tests.spark.pipelines import Batches, run_to_end, running, source
 from tests.spark.topics import LONG_AGO_MS, add_partitions, create_topic, delete_topic, expire, produce
@@ -134,7 +134,7 @@ def test_a_single_batch_takes_everything_whatever_the_limit(
     ("new", "complaint"),
     [
         (["new"], "it was read up to offset 2 and now ends at offset 1"),
-        (["new", "newer", "newest"], "it was read up to offset 2, then the topic was deleted and made again"),
+        (["new", "newer", "newest"], "it was read up to offset 2, then the topic was deleted and recreated"),
     ],
     ids=["shorter", "longer"],
 )
@@ -165,7 +165,7 @@ def test_records_that_retention_took_fail_a_query_that_runs_or_are_skipped(
     produce(node, topic, ["too", "late", "now"], timestamp=LONG_AGO_MS)
     expire(node, topic)
     produce(node, topic, ["newer"])
-    lost = f"{topic}-0: offsets 1 to 3 were to be read, and the log now starts at offset 4"
+    lost = f"{topic}-0: offsets 1 to 3 were to be read, but the log now starts at offset 4"
     with pytest.raises(StreamingQueryException, match=lost):
         run_to_end(source(spark, node, subscribe=topic), seen, tmp_path)
     run_to_end(source(spark, node, subscribe=topic, failOnDataLoss="false"), seen, tmp_path)
@@ -229,6 +229,8 @@ def test_only_what_is_committed_is_read_where_that_is_asked_for(
 
 
 def test_a_streaming_query_refuses_an_end(spark: SparkSession, node: Peer, topic: str, tmp_path: Path) -> None:
-    with pytest.raises(StreamingQueryException, match="option endingOffsets is not for a streaming query") as refused:
+    with pytest.raises(
+        StreamingQueryException, match="option endingOffsets cannot be used in a streaming query"
+    ) as refused:
         run_to_end(source(spark, node, subscribe=topic, endingOffsets="latest"), Batches(), tmp_path)
     assert "UnboundLocalError" not in str(refused.value), "which PySpark adds to what a reader says while it is made"

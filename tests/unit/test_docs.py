@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import re
 from pathlib import Path
 
 import pytest
+from tools import draw_rooms
 
-from barnabas.broker import api
-from barnabas.broker.dispatch import ROUTES
+from barnabas.broker.api.registry import ROUTES, register_all
 from barnabas.protocol.api import APIS
+
+register_all()
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -22,8 +22,6 @@ def name_of(key: int) -> str:
 
 
 def test_the_table_of_apis_lists_what_has_a_handler_in_its_versions() -> None:
-    for module in pkgutil.iter_modules(api.__path__, f"{api.__name__}."):
-        importlib.import_module(module.name)
     served = {name_of(key): (route.min_version, route.max_version) for key, route in ROUTES.items()}
     page = (ROOT / "docs" / "compatibility.md").read_text()
     rows = re.findall(r"^\| (\w+) \| (\d+)(?: to (\d+))? \|", page, re.MULTILINE)
@@ -48,3 +46,17 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_files_that_a_page_names_exist(page: Path) -> None:
     named = re.findall(r"`((?:src|tests|tools|docs)/[\w./-]+)`", page.read_text())
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_modules_that_the_map_names_exist() -> None:
+    """Paths are told from the package on, and a module without its suffix: `log/partition_log`."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    package = ROOT / "src" / "barnabas"
+    rooms = "|".join(path.name for path in package.iterdir() if path.is_dir())
+    named = set(re.findall(rf"`((?:{rooms})/[\w/]+)`", page))
+    assert named
+    assert [name for name in named if not (package / f"{name}.py").exists() and not (package / name).is_dir()] == []
+
+
+def test_the_picture_of_the_rooms_is_the_one_that_the_contracts_draw() -> None:
+    assert draw_rooms.OUTPUT.read_text() == draw_rooms.draw(), "python -m tools.draw_rooms"

@@ -13,7 +13,7 @@ from barnabas.protocol.codec import decode, encode
 from barnabas.protocol.headers import parse_response_header, write_request_header
 
 if TYPE_CHECKING:
-    from barnabas.protocol.structs import Message, Struct
+    from barnabas.protocol.compiler.structs import Message, Struct
 
     R = TypeVar("R", bound=Struct)
 

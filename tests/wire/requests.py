@@ -16,7 +16,7 @@ from tests.peers import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from barnabas.protocol.structs import Message, Struct
+    from barnabas.protocol.compiler.structs import Message, Struct
     from tests.wire.connection import Connection
 
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4

@@ -246,3 +246,42 @@ def test_what_only_opening_the_records_would_show_is_refused_by_kafka_alone(
     answer = Error(produce(connection, made, sent).error_code)
     refusals = {Error.UNKNOWN_SERVER_ERROR, Error.INVALID_RECORD}
     assert answer in (refusals if peer_kind == "kafka" else refusals | {Error.NONE})
+
+
+@pytest.mark.parametrize("version", [8, 9, 12, 13])
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_request_of_many_partitions_answers_each_for_itself(
+    connection: Connection, topic: str, version: int, acks: int
+) -> None:
+    topics = [create_topic(connection, f"{topic}-{version}-{acks + 1}-{name}", partitions=10) for name in "ab"]
+    good, bad = batch([b"good"]), batch([b"bad"], crc=1)
+
+    def records_of(number: int, partition: int) -> bytes:
+        return bad if (number, partition) == (1, 3) else good
+
+    data = m.ProduceRequest.TopicProduceData
+    by_id = version >= 13
+    request = m.ProduceRequest(
+        acks=acks,
+        timeout_ms=10_000,
+        topic_data=[
+            data(
+                **({"topic_id": each.id} if by_id else {"name": each.name}),
+                partition_data=[
+                    m.ProduceRequest.PartitionProduceData(index=index, records=records_of(number, index))
+                    for index in range(10)
+                ],
+            )
+            for number, each in enumerate(topics)
+        ],
+    )
+    for round_number in range(2):
+        response = connection.call(request, version, m.ProduceResponse)
+        for answered in response.responses:  # in any order: Kafka's is that of a hash table
+            number = [each.id if by_id else each.name for each in topics].index(
+                answered.topic_id if by_id else answered.name
+            )
+            for partition in answered.partition_responses:
+                is_bad = (number, partition.index) == (1, 3)
+                assert Error(partition.error_code) == (Error.CORRUPT_MESSAGE if is_bad else Error.NONE)
+                assert partition.base_offset == (-1 if is_bad else round_number)

@@ -9,7 +9,7 @@ import pytest
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 from tests.peers import wait_until
-from tests.wire.connection import CLIENT_ID, HOST
+from tests.wire.connection import CLIENT_ID, HOST, Connection
 from tests.wire.consumer_groups import (
     LEAVE,
     LEAVE_FOR_A_WHILE,
@@ -27,14 +27,14 @@ from tests.wire.consumer_groups import (
     partitions,
     reconcile,
 )
-from tests.wire.groups import delete_groups, list_groups
+from tests.wire.groups import await_coordinator, delete_groups, list_groups
 from tests.wire.requests import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.conftest import MakeNode
     from tests.peers import PeerKind
-    from tests.wire.connection import Connection
     from tests.wire.requests import Topic
 
     Connect = Callable[[], Connection]
@@ -119,6 +119,22 @@ def test_a_first_heartbeat_that_is_not_in_order_founds_no_group(
         setattr(request, name, value)
     assert ask(group_connection, request, version) == Answer(error)
     assert group not in list_groups(group_connection)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_member_that_beats_with_epoch_0_after_it_left_is_told_to_rejoin(
+    group_connection: Connection, group: str, group_topic: Topic, peer_kind: PeerKind, version: int
+) -> None:
+    """librdkafka does this, and does not recover from Kafka's answer."""
+    member = enter_alone(group_connection, group, group_topic, version)
+    assert leave(member) == Error.NONE
+    lost = m.ConsumerGroupHeartbeatRequest(
+        group_id=group, member_id="m1", member_epoch=0, subscribed_topic_names=[group_topic.name]
+    )
+    expected = Error.INVALID_REQUEST if peer_kind == "kafka" else Error.FENCED_MEMBER_EPOCH
+    assert ask(group_connection, lost, version) == Answer(expected)
+    assert list_groups(group_connection)[group] == ("consumer", "Empty", "consumer")
+    enter_alone(group_connection, group, group_topic, version)
 
 
 @pytest.mark.parametrize("pattern", ["(", "[", "*a", "(?=a)b", r"(a)\1"])
@@ -423,3 +439,17 @@ def test_the_epoch_of_a_group_goes_on_from_where_it_was_when_the_last_member_lef
 ) -> None:
     assert leave(member) == Error.NONE
     assert enter(group_connection, joining(group, "m2", [group_topic.name])).epoch == member.epoch + 2
+
+
+def test_a_client_that_goes_away_before_its_join_is_answered_is_no_member(
+    make_node: MakeNode, topic: str, group: str
+) -> None:
+    """Where joins wait for others, a client that closes at once has no epoch to leave with."""
+    node = make_node({})
+    with Connection(node.port) as connection:
+        create_topic(connection, topic)
+        await_coordinator(connection, group)
+        with Connection(node.port) as gone:
+            gone.send(joining(group, "a-member-that-goes", [topic]), 1)
+            wait_until(lambda: bool(describe(connection, group).members), "the client has joined")
+        wait_until(lambda: not describe(connection, group).members, "the client is no member any more")

@@ -8,8 +8,8 @@ import pytest
 
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
+from barnabas.protocol.batch import decode_records
 from barnabas.protocol.errors import Error
-from barnabas.protocol.records import decode_records
 from tests.peers import wait_until
 from tests.wire.batches import TRANSACTIONAL, base_offsets, split
 from tests.wire.groups import Committed, fetch_offsets, latest

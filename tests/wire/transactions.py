@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol import messages as m
+from barnabas.protocol.batch import decode_records
 from barnabas.protocol.errors import Error
-from barnabas.protocol.records import decode_records
 from tests.peers import wait_until
 from tests.wire.batches import TRANSACTIONAL, batch, split
 from tests.wire.groups import UNAVAILABLE, find_coordinator

@@ -1,7 +1,8 @@
 """A broker's life in the cluster: registered, caught up, unfenced, beating, and stopped in good order.
 
 Everything is said to the controller in Kafka's messages. The broker registers with a new incarnation id, waits until
-its own image contains the registration, and asks to be unfenced; from then on heartbeats keep its session alive. At
+its own image contains the registration, and asks to be unfenced; from then on heartbeats keep its session alive. They
+also say which data folders have failed, so that partitions are led elsewhere, or by nobody. At
 the end it asks for a controlled shutdown and goes when the controller lets it.
 """
 
@@ -12,7 +13,7 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from barnabas.metadata.registrations import addresses_as, features_as
+from barnabas.metadata.conversions import addresses_as, features_as
 from barnabas.metadata.versions import SUPPORTED_FEATURES
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.broker.controller_channel import ControllerChannel
-    from barnabas.broker.metadata_loader import MetadataLoader
     from barnabas.metadata.image import Endpoint
     from barnabas.protocol.uuids import Uuid
+    from barnabas.raft.image_publisher import ImagePublisher
 
 logger = logging.getLogger("barnabas.broker")
 
@@ -58,7 +59,7 @@ class BrokerLifecycle:
         self,
         identity: BrokerIdentity,
         channel: ControllerChannel,
-        loader: MetadataLoader,
+        publisher: ImagePublisher,
         *,
         heartbeat_interval_ms: int = 2000,
         stop_timeout_ms: int = 10_000,
@@ -67,12 +68,15 @@ class BrokerLifecycle:
         """`on_failure` is told, on this loop, what has ended the heartbeats: the controller will fence the broker."""
         self._identity = identity
         self._channel = channel
-        self._loader = loader
+        self._publisher = publisher
         self._interval_s = heartbeat_interval_ms / 1000
         self._stop_timeout_s = stop_timeout_ms / 1000
         self._on_failure = on_failure
         self._epoch = NO_EPOCH
         self._heartbeats: asyncio.Task[None] | None = None
+        self._failed_directories: list[Uuid] = []
+        self._has_news = asyncio.Event()
+        """The next heartbeat is not to wait for its time."""
 
     @property
     def epoch(self) -> int:
@@ -85,6 +89,11 @@ class BrokerLifecycle:
         self._epoch = response.broker_epoch
         return self._epoch
 
+    def directory_failed(self, directory: Uuid) -> None:
+        """A data folder serves nobody any more. The controller hears of it at once, and with every heartbeat."""
+        self._failed_directories.append(directory)
+        self._has_news.set()
+
     async def unfence(self) -> None:
         """Returns when the broker is unfenced in its own image: it may lead, and its topics have leaders."""
         while True:
@@ -92,7 +101,7 @@ class BrokerLifecycle:
             if not response.is_fenced:
                 break
             # Only an image that has not yet reached the registration keeps a broker fenced.
-            await self._loader.wait_for_offset(self._loader.image.offset + 1)
+            await self._publisher.wait_for_offset(self._publisher.image.offset + 1)
         logger.info("broker %d is unfenced with epoch %d", self._identity.broker_id, self._epoch)
         self._heartbeats = asyncio.create_task(self._beat(), name="broker heartbeats")
         self._heartbeats.add_done_callback(self._heartbeats_ended)
@@ -129,7 +138,7 @@ class BrokerLifecycle:
             # What the controller waits for comes with the log: with the next image it is worth asking again.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_RETRY_MS / 1000):
-                    await self._loader.wait_for_offset(request.current_metadata_offset + 1)
+                    await self._publisher.wait_for_offset(request.current_metadata_offset + 1)
 
     async def abandon(self) -> None:
         """Falls silent without a word to the controller, as when there is no time for more."""
@@ -141,7 +150,7 @@ class BrokerLifecycle:
     async def _beat(self) -> None:
         stale_count = 0
         while True:
-            await asyncio.sleep(self._interval_s)
+            await self._until_due()
             response = await self._channel.send(self._heartbeat())
             error = Error(response.error_code)
             if error is not Error.NONE:
@@ -152,6 +161,12 @@ class BrokerLifecycle:
                 await self.register()
                 logger.warning("broker %d has registered again, with epoch %d", self._identity.broker_id, self._epoch)
                 stale_count = 0
+
+    async def _until_due(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._interval_s):
+                await self._has_news.wait()
+        self._has_news.clear()
 
     def _heartbeats_ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled() or (error := task.exception()) is None:
@@ -181,7 +196,7 @@ class BrokerLifecycle:
             listeners=addresses_as(request.Listener, identity.endpoints),
             features=features_as(request.Feature, SUPPORTED_FEATURES),
             rack=identity.rack,
-            log_dirs=list(identity.directories),
+            log_dirs=[each for each in identity.directories if each not in self._failed_directories],
             previous_broker_epoch=identity.previous_epoch,
         )
 
@@ -189,6 +204,7 @@ class BrokerLifecycle:
         return m.BrokerHeartbeatRequest(
             broker_id=self._identity.broker_id,
             broker_epoch=self._epoch,
-            current_metadata_offset=self._loader.image.offset,
+            current_metadata_offset=self._publisher.image.offset,
+            offline_log_dirs=list(self._failed_directories),
             cordoned_log_dirs=[],
         )

@@ -16,8 +16,8 @@ from barnabas.replication.failures import Failures
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from barnabas.broker.server import Broker
-    from barnabas.log.deletion import Deletion
+    from barnabas.broker.broker import Broker
+    from barnabas.log.folder.deletion import Deletion
     from barnabas.replication.hosted import HostedPartition
 
 logger = logging.getLogger("barnabas.maintenance")
@@ -36,12 +36,15 @@ class Maintenance:
         self._broker = broker
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
+        self._with_deletions: dict[HostedPartition, None] = {}
+        """Partitions with files of dropped segments that wait for their time. Only retention drops segments."""
         self._retention_failures = Failures("retention", logger)
         self._release_failures = Failures("releasing idle files", logger)
 
     def start(self) -> None:
         broker = self._broker
         store = broker.store
+        self._with_deletions = {hosted: None for hosted in broker.replicas if hosted.log.has_deletions}
         chores: list[tuple[str, Callable[[], int], Callable[[], Awaitable[None]]]] = [
             ("retention", lambda: broker.config.log_retention_check_interval_ms, self._apply_retention),
             ("flush", self._flush_interval_ms, self._flush_due),
@@ -103,10 +106,12 @@ class Maintenance:
         self._retention_failures.begin_round()
         async for hosted in self._partitions():
             with self._retention_failures.of(hosted):
-                count = hosted.log.apply_retention(hosted.state.high_watermark.offset)
+                count = hosted.apply_retention()
                 if count:
                     start = hosted.log.log_start_offset
                     logger.info("%s: retention removed %d segments, it starts at %d", hosted, count, start)
+            if hosted.log.has_deletions:
+                self._with_deletions[hosted] = None
 
     def _flush_interval_ms(self) -> int:
         return min(FLUSH_LOOK_INTERVAL_MS, self._broker.config.log_flush_scheduler_interval_ms)
@@ -114,7 +119,7 @@ class Maintenance:
     async def _flush_due(self) -> None:
         """Topics with `flush.ms` are synced when that has passed since their last sync."""
         now_ms = self._broker.clock.now_ms()
-        async for hosted in self._partitions():
+        for hosted in self._broker.replicas.flushed_by_time:
             log = hosted.log
             if log.unflushed_messages and now_ms - log.last_flush_ms >= log.config.flush_ms:
                 self._broker.flusher.flush_soon(log)
@@ -126,9 +131,12 @@ class Maintenance:
 
     async def _delete_due_files(self) -> None:
         now_ms = self._broker.clock.now_ms()
-        async for hosted in self._partitions():
-            for deletion in hosted.log.take_due_deletions():
-                await self._run_deletion(hosted, deletion)
+        for hosted in list(self._with_deletions):
+            if not hosted.is_removed:
+                for deletion in hosted.log.take_due_deletions():
+                    await self._run_deletion(hosted, deletion)
+            if hosted.is_removed or not hosted.log.has_deletions:
+                del self._with_deletions[hosted]
         await self._broker.store.remove_discarded(now_ms)
 
     async def _run_deletion(self, hosted: HostedPartition, deletion: Deletion) -> None:

@@ -1,7 +1,7 @@
 """The `barnabas` command line: finds the subcommand, imports only its module, and turns failures into exit codes.
 
-Each subcommand is a module with `run(arguments) -> exit code` and an argument parser of its own. Importing them one
-at a time keeps `barnabas start` quick: a node does not pay for the tables and clients of the other commands.
+Each subcommand is a module with `run(arguments) -> exit code` and an argument parser of its own. Only the one that runs
+is imported, which keeps `barnabas start` quick: a node does not pay for the tables and clients of other commands.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.cli.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, CommandError, UsageError
+from barnabas.cli.command_line import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, CommandError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,12 +23,12 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "start": Command("barnabas.cli.start", "run a node in the foreground"),
-    "topic": Command("barnabas.cli.topic", "list, create, describe, alter and delete topics"),
-    "produce": Command("barnabas.cli.produce", "send lines of text to a topic"),
-    "consume": Command("barnabas.cli.consume", "print the records of a topic"),
-    "demo": Command("barnabas.cli.demo", "start a node and move a million records through it"),
-    "version": Command("barnabas.cli.version", "print the version"),
+    "start": Command("barnabas.cli.start_command", "run a node in the foreground"),
+    "topic": Command("barnabas.cli.topic_command", "list, create, describe, alter and delete topics"),
+    "produce": Command("barnabas.cli.produce_command", "send lines of text to a topic"),
+    "consume": Command("barnabas.cli.consume_command", "print the records of a topic"),
+    "demo": Command("barnabas.cli.demo_command", "start a node and move a million records through it"),
+    "version": Command("barnabas.cli.version_command", "print the version"),
 }
 HELP_WORDS = ("-h", "--help", "help")
 VERSION_FLAGS = ("-V", "--version")
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output (`| head`) has seen enough. Python would complain at exit about the unwritten rest.
+        # The reader of our output (`| head`) has seen enough. Python would complain at exit about unwritten output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
     return code
@@ -64,7 +64,7 @@ def run_command(arguments: list[str]) -> int:
         name = "version"
     command = COMMANDS.get(name)
     if command is None:
-        from barnabas.cli.arguments import nearest
+        from barnabas.cli.command_line import nearest
 
         raise UsageError(f"unknown command {name!r}; {nearest(name, COMMANDS)}")
     code: int = import_module(command.module).run(rest)

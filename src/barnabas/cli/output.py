@@ -1,4 +1,4 @@
-"""What commands print: tables by rich for a person at a terminal, plain columns or JSON for whoever reads the pipe."""
+"""What commands print: tables by rich at a terminal, plain columns or JSON in a pipe."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Column(NamedTuple):
 
 
 def number(title: str) -> Column:
-    """A column of numbers: aligned so that their digits stand under each other."""
+    """A column of numbers, aligned to the right."""
     return Column(title, "right")
 
 
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
-    """A table on stdout; its plain form is the same cells without decoration, one row per line."""
+    """A table on stdout; its plain form has the same cells without decoration, one row per line."""
     if sys.stdout.isatty():
         print_rich_table(columns, rows, title)
         return

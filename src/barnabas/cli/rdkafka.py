@@ -1,4 +1,4 @@
-"""What `produce` and `consume` share of librdkafka: quiet settings, and its errors as lines for a person."""
+"""What the commands that use librdkafka share: its basic settings, and its errors as readable text."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def base_settings(bootstrap_server: str) -> dict[str, object]:
-    """librdkafka's own log lines are for its developers: what a person should know comes through `error_cb`."""
+    """Settings without librdkafka's own log, which is for its developers. `error_cb` reports what users should know."""
 
     def report_error(error: KafkaError) -> None:
-        """Said once per outage: librdkafka goes on trying by itself."""
+        """Called once per outage; librdkafka keeps trying by itself."""
         if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - its public name
-            print(f"barnabas: no node answers at {bootstrap_server}; still trying", file=sys.stderr)
+            print(f"barnabas: no node answers at {bootstrap_server}; still trying to connect", file=sys.stderr)
 
     return {
         "bootstrap.servers": bootstrap_server,

@@ -14,10 +14,22 @@ the cluster's: whoever sends on it without waiting receives all answers before c
 
 from __future__ import annotations
 
+import functools
 import random
+import ssl
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
-from barnabas.client.dialing import dial
+from barnabas.client import sasl, tls
+from barnabas.client.broker_connection import (
+    TRANSIENT,
+    AuthenticationError,
+    ConnectError,
+    Connection,
+    ConnectionLostError,
+    WireError,
+    api_name,
+)
+from barnabas.client.client_settings import Address, ClientSettings
 from barnabas.client.retries import (
     COORDINATOR_ERRORS,
     LEADERSHIP_ERRORS,
@@ -26,8 +38,6 @@ from barnabas.client.retries import (
     failure_of,
     retrying,
 )
-from barnabas.client.settings import Address, ClientSettings
-from barnabas.client.wire import TRANSIENT, ConnectError, Connection, WireError, api_name
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error, KafkaError
@@ -351,6 +361,32 @@ class Cluster:
             return connection
         connection = self._connections[address] = dial(self.settings, address, attempts.connect_timeout_s)
         return connection
+
+
+def dial(settings: ClientSettings, address: Address, timeout_s: float) -> Connection:
+    """Connect as the settings say. Whatever a step of it takes, it takes no longer than the timeout."""
+    security = settings.security
+    secure = None
+    if security.tls is not None:
+        secure = functools.partial(tls.secure, host=address.host, context=tls.client_context(security.tls))
+    connection = Connection(
+        address.host, address.port, client_id=settings.client_id, timeout_s=timeout_s, secure=secure
+    )
+    try:
+        connection.versions()
+        if security.sasl is not None:
+            sasl.authenticate(connection, security.sasl)
+    except ConnectionLostError as error:
+        connection.close()
+        # In TLS 1.3 a broker that wants another certificate says so after the handshake.
+        if isinstance(error.__cause__, ssl.SSLError) and not isinstance(error.__cause__, ssl.SSLEOFError):
+            raise AuthenticationError(f"no TLS with {address}: {tls.refusal(error.__cause__)}") from error
+        raise
+    except BaseException:
+        connection.close()
+        raise
+    connection.timeout_s = settings.request_timeout_ms / 1000
+    return connection
 
 
 def _check_topic(topic: Topic, attempts: Attempts) -> None:

@@ -20,7 +20,7 @@ from barnabas.client.cluster import Cluster
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from barnabas.client.settings import ClientSettings
+    from barnabas.client.client_settings import ClientSettings
 
 IDLE_MAX: Final = 4
 """How many are kept; beyond that the one that has been idle for longest goes."""

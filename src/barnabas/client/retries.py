@@ -12,13 +12,13 @@ import random
 import time
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from barnabas.client import wire
+from barnabas.net.frames import TRANSIENT, AuthenticationError, UnsupportedVersionError, WireError
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.client.settings import ClientSettings
+    from barnabas.client.client_settings import ClientSettings
 
 T = TypeVar("T")
 
@@ -162,20 +162,20 @@ def retrying(settings: ClientSettings, attempt: Callable[[Attempts], T], timeout
             return attempt(attempts)
         except RetriableError as failure:
             attempts.pause(failure)
-        except wire.WireError as failure:
+        except WireError as failure:
             error = as_kafka_error(failure)
-            if not isinstance(failure, wire.TRANSIENT):
+            if not isinstance(failure, TRANSIENT):
                 raise error from failure
             attempts.pause(error)
 
 
-def as_kafka_error(failure: wire.WireError) -> KafkaError:
+def as_kafka_error(failure: WireError) -> KafkaError:
     """What happened on a connection, in Kafka's terms."""
-    if isinstance(failure, wire.TRANSIENT):
+    if isinstance(failure, TRANSIENT):
         return failure_of(Error.NETWORK_EXCEPTION, str(failure))
-    if isinstance(failure, wire.AuthenticationError):
+    if isinstance(failure, AuthenticationError):
         return failure_of(Error.SASL_AUTHENTICATION_FAILED, str(failure))
-    if isinstance(failure, wire.UnsupportedVersionError):
+    if isinstance(failure, UnsupportedVersionError):
         return failure_of(Error.UNSUPPORTED_VERSION, str(failure))
     return KafkaError(Error.UNKNOWN_SERVER_ERROR, str(failure))
 

@@ -19,14 +19,14 @@ import time
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Final
 
-from barnabas.client.options import SettingsError
+from barnabas.client.option_reader import SettingsError
 from barnabas.client.security import OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, SaslSettings, is_token
-from barnabas.client.wire import AuthenticationError
+from barnabas.net.frames import AuthenticationError
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 
 if TYPE_CHECKING:
-    from barnabas.client.wire import Connection
+    from barnabas.client.broker_connection import Connection
 
 Exchange = Generator[bytes, bytes, None]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from barnabas.client import jaas
-from barnabas.client.options import Options, SettingsError
+from barnabas.client.option_reader import Options, SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Collection

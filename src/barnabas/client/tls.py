@@ -9,9 +9,9 @@ import ssl
 import tempfile
 from typing import TYPE_CHECKING, Final
 
-from barnabas.client.options import SettingsError
+from barnabas.client.option_reader import SettingsError
 from barnabas.client.security import Pem, TlsSettings, store_remedy
-from barnabas.client.wire import AuthenticationError, ConnectError
+from barnabas.net.frames import AuthenticationError, ConnectError
 
 if TYPE_CHECKING:
     import socket

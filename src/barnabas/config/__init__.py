@@ -1,5 +1,5 @@
 """Every setting once: name, type, default, valid values, update mode, documentation.
 
-From the one table in `settings.tsv` come the properties file's meaning, the command line's overrides,
-DescribeConfigs, AlterConfigs and the reference page.
+The table in `settings.tsv` is the single source for parsing properties files and command-line overrides, for
+DescribeConfigs and AlterConfigs, and for the reference page.
 """

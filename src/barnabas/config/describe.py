@@ -1,16 +1,16 @@
-"""DescribeConfigs: every setting with its value, where it comes from, and what it would be otherwise.
+"""DescribeConfigs: every setting with its value, its source, and its synonyms.
 
-The synonyms of an entry are the settings that could decide it, strongest first: the topic's or group's own,
-then broker settings by layer. As in Kafka, a list of synonyms begins with the name that is asked for, and is
-empty where no layer gives that name a value.
+The synonyms of an entry are the settings that could determine its value, highest precedence first: the topic's or
+group's own, then broker settings by layer. As in Kafka, a list of synonyms begins with the name that is described, and
+is empty if no layer sets it.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from barnabas.config.broker import BrokerConfig, ConfigSource
+from barnabas.config.broker_config import BrokerConfig, ConfigSource
 from barnabas.config.settings import BROKER, GROUP, READ_ONLY, TOPIC, ConfigType, Setting, broker_setting, listener_base
-from barnabas.config.topic import inherited
+from barnabas.config.topic_config import inherited
 from barnabas.config.values import Value, format_value
 
 
@@ -36,7 +36,7 @@ class ConfigEntry(NamedTuple):
 
 
 def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[ConfigEntry]:
-    """All settings of a topic that has these overrides."""
+    """All settings of a topic with these overrides."""
     return [
         _entry(
             setting,
@@ -52,7 +52,7 @@ def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[C
 
 
 def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[ConfigEntry]:
-    """All settings of a group that has these overrides."""
+    """All settings of a group with these overrides."""
     entries = []
     for name, setting in GROUP.items():
         if setting.synonyms:
@@ -67,7 +67,7 @@ def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[C
 
 
 def describe_broker(broker: BrokerConfig) -> list[ConfigEntry]:
-    """All settings of this broker, also those that were given and that nobody knows."""
+    """All settings of this broker, including unknown ones that were set."""
     given = {name for layer in broker.layers.values() for name in layer}
     shown = {name for name, setting in BROKER.items() if not setting.internal}
     return [_broker_entry(name, broker, _synonyms(name, broker)) for name in sorted(shown | given)]
@@ -116,14 +116,14 @@ def _broker_entry(name: str, broker: BrokerConfig, synonyms: list[Synonym]) -> C
 
 
 def _broker_value(name: str, broker: BrokerConfig, synonyms: list[Synonym]) -> str | None:
-    """The value, or the given text where the name is one listener's or a layer is asked for alone."""
+    """The value in effect, or the configured text if `name` is that of one listener or only one layer is described."""
     if name in BROKER and (not synonyms or broker.source_of(name) is synonyms[0].source):
         return format_value(broker.get(name))
     return synonyms[0].value
 
 
 def _synonyms(name: str, broker: BrokerConfig) -> list[Synonym]:
-    """What every layer gives for a broker setting and the settings that stand in for it."""
+    """What each layer has for a broker setting and for the settings that it falls back to."""
     names = _stand_ins(name)
     found = [
         Synonym(synonym, _shown(synonym, layer[synonym]), source)
@@ -152,7 +152,7 @@ def _stand_ins(name: str) -> tuple[str, ...]:
 
 
 def _families() -> dict[str, tuple[str, ...]]:
-    """Broker settings that stand for the same thing in different units, strongest first."""
+    """Broker settings for the same thing in different units, highest precedence first."""
     families = {}
     for setting in TOPIC.values():
         if len(setting.synonyms) > 1:

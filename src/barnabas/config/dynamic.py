@@ -1,13 +1,13 @@
-"""Which broker and group settings may change while the node runs, and to what.
+"""Which broker and group settings can be updated dynamically, and to which values.
 
-The refusals are Kafka's: the texts reach the people who run `kafka-configs --alter`. A refused broker setting
-is answered with INVALID_REQUEST, a refused topic or group setting with INVALID_CONFIG.
+The messages are Kafka's, because `kafka-configs --alter` shows them to its users. An invalid broker setting fails with
+INVALID_REQUEST, an invalid topic or group setting with INVALID_CONFIG.
 """
 
 from collections.abc import Iterable, Mapping
 
 from barnabas.config import rules
-from barnabas.config.broker import BOUND_AT_START, BrokerConfig, ConfigSource
+from barnabas.config.broker_config import BOUND_AT_START, BrokerConfig, ConfigSource
 from barnabas.config.settings import BROKER, GROUP, PER_BROKER, READ_ONLY, ConfigError, did_you_mean, listener_base
 from barnabas.config.values import Value
 
@@ -25,7 +25,7 @@ _ONLY_PER_LISTENER = frozenset(
         "ssl.truststore.type",
     }
 )
-# These may be set for one listener of all brokers; other settings of a listener belong to one broker.
+# These may be set for a listener on all brokers at once; other settings of a listener are set broker by broker.
 _CLUSTER_WIDE_OF_A_LISTENER = frozenset({"max.connection.creation.rate", "max.connections", "num.network.threads"})
 _THREAD_POOLS = (
     "background.threads",
@@ -37,7 +37,10 @@ _THREAD_POOLS = (
 
 
 def validate_broker_overrides(overrides: Mapping[str, str], scope: ConfigSource, broker: BrokerConfig) -> None:
-    """Refuses `overrides` as the new dynamic layer of `scope`: DYNAMIC_BROKER or DYNAMIC_DEFAULT_BROKER."""
+    """Raises `ConfigError` if `overrides` cannot become the dynamic layer of `scope`.
+
+    `scope` is DYNAMIC_BROKER or DYNAMIC_DEFAULT_BROKER.
+    """
     _refuse("Cannot update these configs dynamically", (name for name in overrides if _is_read_only(name)))
     _refuse(
         "These security configs can be dynamically updated only per-listener using the listener prefix",
@@ -55,7 +58,7 @@ def validate_broker_overrides(overrides: Mapping[str, str], scope: ConfigSource,
         changed = broker.with_dynamic(overrides, broker.layers[ConfigSource.DYNAMIC_BROKER])
     else:
         changed = broker.with_dynamic(broker.layers[ConfigSource.DYNAMIC_DEFAULT_BROKER], overrides)
-    _refuse("These configs need a restart in this version", BOUND_AT_START.intersection(overrides))
+    _refuse("These configs can only be changed by a restart in this version", BOUND_AT_START.intersection(overrides))
     _check_thread_pools(broker, changed)
     _check_local_retention(changed)
 
@@ -104,7 +107,7 @@ def _check_local_retention(changed: BrokerConfig) -> None:
 
 
 def validate_group_overrides(overrides: Mapping[str, str], broker: BrokerConfig) -> None:
-    """Refuses overrides that Kafka refuses for a group: unknown names, and values outside the broker's bounds."""
+    """Rejects what Kafka rejects for a group: unknown names, and values outside the broker's bounds."""
     for name in overrides:
         if name not in GROUP:
             raise ConfigError(name, f"Unknown group config name: {name}{did_you_mean(name, GROUP)}")
@@ -118,8 +121,8 @@ def validate_group_overrides(overrides: Mapping[str, str], broker: BrokerConfig)
     for kind in ("consumer", "share", "streams"):
         session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
         if rules.whole(values.__getitem__, session) <= rules.whole(values.__getitem__, heartbeat):
-            both = f"they are {values[session]} and {values[heartbeat]}"
-            raise ConfigError(session, f"{session} must be greater than {heartbeat}: {both}")
+            both = f"the values are {values[session]} and {values[heartbeat]}"
+            raise ConfigError(session, f"{session} must be greater than {heartbeat}; {both}")
 
 
 def _check_bounds(name: str, value: Value, broker: BrokerConfig) -> None:
@@ -128,8 +131,8 @@ def _check_bounds(name: str, value: Value, broker: BrokerConfig) -> None:
     if least in BROKER:
         assert isinstance(value, int)
         if value < rules.whole(broker.get, least):
-            raise ConfigError(name, f"{name} must be greater than or equal to {least}, which is {broker.get(least)}")
+            raise ConfigError(name, f"{name} must be greater than or equal to {least} ({broker.get(least)})")
     if most in BROKER:
         assert isinstance(value, int)
         if value > rules.whole(broker.get, most):
-            raise ConfigError(name, f"{name} must be less than or equal to {most}, which is {broker.get(most)}")
+            raise ConfigError(name, f"{name} must be less than or equal to {most} ({broker.get(most)})")

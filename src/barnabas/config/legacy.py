@@ -1,15 +1,15 @@
-"""Settings of older Kafka versions, so that a properties file of the ZooKeeper era starts.
+"""Settings of older Kafka versions, so that a node starts with a properties file from the ZooKeeper era.
 
-Some have a successor and are translated, some are ignored with a line that says so, some were removed and
-are named with what replaces them. Nothing of this is refused: the file worked once.
+Some have a successor and are translated; the others are ignored, with a warning that names the replacement if there is
+one. None of them is an error: the file worked once.
 """
 
 from collections.abc import Mapping, Sequence
 
-_FORMAT = "nothing: records are always stored and served in format v2"
+_FORMAT = "none needed, records are always stored and served in message format v2"
 _QUOTAS = "client quotas, set with kafka-configs --entity-type clients --entity-default"
-_SECRETS = "nothing: secrets are no longer encrypted by the broker; config.providers keeps them elsewhere"
-_BY_HAND = "node.id, given by hand"
+_SECRETS = "config.providers, which keeps secrets outside the broker's configuration"
+_BY_HAND = "node.id, set explicitly"
 
 REPLACED: Mapping[str, str] = {
     "auto.include.jmx.reporter": "metric.reporters",
@@ -22,7 +22,7 @@ REPLACED: Mapping[str, str] = {
     "group.coordinator.new.enable": "group.coordinator.rebalance.protocols",
     "group.share.enable": "the cluster's share.version feature",
     "inter.broker.protocol.version": "the cluster's metadata.version feature",
-    "leader.imbalance.per.broker.percentage": "nothing: every imbalance is set right",
+    "leader.imbalance.per.broker.percentage": "none needed, any leader imbalance is corrected",
     "log.message.downconversion.enable": _FORMAT,
     "log.message.format.version": _FORMAT,
     "log.message.timestamp.difference.max.ms": (
@@ -32,7 +32,7 @@ REPLACED: Mapping[str, str] = {
     "message.format.version": _FORMAT,
     "message.timestamp.difference.max.ms": "message.timestamp.before.max.ms and message.timestamp.after.max.ms",
     "metadata.log.segment.min.bytes": "metadata.log.segment.bytes",
-    "offsets.commit.required.acks": "nothing: offset commits wait for all in-sync replicas",
+    "offsets.commit.required.acks": "none needed, offset commits wait for all in-sync replicas",
     "password.encoder.cipher.algorithm": _SECRETS,
     "password.encoder.iterations": _SECRETS,
     "password.encoder.key.length": _SECRETS,
@@ -43,18 +43,18 @@ REPLACED: Mapping[str, str] = {
     "quota.producer.default": _QUOTAS,
     "reserved.broker.max.id": _BY_HAND,
 }
-"""Settings that Kafka 4 no longer has, and what took their place."""
+"""Settings that Kafka 4 no longer has, and what replaces them."""
 
 _OLD_LISTENER_NAMES = ("port", "host.name", "advertised.port", "advertised.host.name")
 
 
 def translate(properties: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """`properties` in today's names, and a line for everything that was translated, ignored or removed."""
+    """`properties` under current names, and a warning for each setting that was translated or ignored."""
     kept = dict(properties)
     notes = [*_drop_zookeeper(kept), *_translate_listeners(kept)]
     for name in [name for name in kept if name in REPLACED]:
         del kept[name]
-        notes.append(f"{name} was removed from Kafka and is ignored; in its place: {REPLACED[name]}")
+        notes.append(f"{name} was removed from Kafka and is ignored; replacement: {REPLACED[name]}")
     return kept, notes
 
 
@@ -64,7 +64,7 @@ def _drop_zookeeper(kept: dict[str, str]) -> list[str]:
         del kept[name]
     if not names:
         return []
-    return [f"no ZooKeeper is needed: {', '.join(sorted(names))} {'is' if len(names) == 1 else 'are'} ignored"]
+    return [f"ZooKeeper is not used: ignoring {', '.join(sorted(names))}"]
 
 
 def _translate_listeners(kept: dict[str, str]) -> list[str]:
@@ -84,6 +84,6 @@ def _translate_listeners(kept: dict[str, str]) -> list[str]:
 def _translate_to(kept: dict[str, str], successor: str, address: str, names: Sequence[str]) -> str:
     old = " and ".join(names)
     if successor in kept:
-        return f"{old} ignored, because {successor} is given"
+        return f"ignoring {old}, because {successor} is set"
     kept[successor] = address
-    return f"{old} replaced by {successor}={address}"
+    return f"using {successor}={address} instead of {old}"

@@ -1,9 +1,8 @@
-"""Listeners: where the node listens, and what it tells clients to connect to.
+"""Listeners: where the node listens, and which addresses it tells clients to connect to.
 
-A listener has a name; the name's security protocol comes from a map in which PLAINTEXT, SSL, SASL_PLAINTEXT
-and SASL_SSL stand for themselves. Listeners named in `controller.listener.names` belong to the metadata
-quorum, all others to brokers and clients. Ports may be 0, which means any free one: whoever binds it puts
-the real port in.
+A listener has a name, and a map gives each name a security protocol; by default PLAINTEXT, SSL, SASL_PLAINTEXT and
+SASL_SSL map to themselves. Listeners named in `controller.listener.names` serve the metadata quorum, all others serve
+clients and brokers. Port 0 means any free port; the actual one is known once the socket is bound.
 """
 
 import re
@@ -11,23 +10,11 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from barnabas.config.values import ConfigError
+from barnabas.net.endpoint import Listener
 
 PLAINTEXT = "PLAINTEXT"
 SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 WILDCARD_HOSTS = ("0.0.0.0", "::")  # noqa: S104 (named here to be refused as an advertised address)
-
-
-class Listener(NamedTuple):
-    """`host` is without brackets; empty, it is the default interface."""
-
-    name: str
-    security_protocol: str
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.name}://{host}:{self.port}"
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
@@ -37,21 +24,25 @@ def parse_protocol_map(text: str) -> dict[str, str]:
     for entry in filter(None, (part.strip() for part in text.split(","))):
         name, colon, protocol = (part.strip() for part in entry.rpartition(":"))
         if not colon or not name:
-            raise ConfigError(key, f"{key} has the entry {entry}, which is not in the form NAME:PROTOCOL")
+            raise ConfigError(key, f"Invalid entry `{entry}` in {key}; entries have the form NAME:PROTOCOL")
         if protocol.upper() not in SECURITY_PROTOCOLS:
             valid = ", ".join(SECURITY_PROTOCOLS)
-            raise ConfigError(key, f"Invalid security protocol `{protocol}` defined in {key}; valid are {valid}")
+            raise ConfigError(
+                key, f"Invalid security protocol `{protocol}` defined in {key}; valid protocols are {valid}"
+            )
         protocols[name.upper()] = protocol.upper()
     return protocols
 
 
 def parse_listeners(key: str, entries: Iterable[str], protocols: Mapping[str, str]) -> tuple[Listener, ...]:
-    """The listeners of one setting; refuses a name without a protocol by that name, and names given twice."""
+    """The listeners of one setting. Rejects names that have no security protocol, and duplicate names."""
     listeners: list[Listener] = []
     for entry in entries:
         listener = _parse_listener(key, entry, protocols)
         if any(listener.name == other.name for other in listeners):
-            raise ConfigError(key, f"{key} names {listener.name} twice: Each listener must have a different name")
+            raise ConfigError(
+                key, f"{key} contains {listener.name} more than once. Each listener must have a different name."
+            )
         listeners.append(listener)
     return tuple(listeners)
 
@@ -59,24 +50,24 @@ def parse_listeners(key: str, entries: Iterable[str], protocols: Mapping[str, st
 def _parse_listener(key: str, entry: str, protocols: Mapping[str, str]) -> Listener:
     parsed = re.fullmatch(r"([^:/]+)://(?:\[([0-9A-Fa-f:.%a-z]+)\]|([^:\[\]/]*)):([0-9]{1,5})", entry.strip())
     if parsed is None or int(parsed.group(4)) > 65535:
-        raise ConfigError(key, f"Unable to parse {entry} in {key}: a listener is written NAME://host:port")
+        raise ConfigError(key, f"Unable to parse {entry} in {key}; listeners have the form NAME://host:port")
     name = parsed.group(1).upper()
     protocol = protocols.get(name)
     if protocol is None:
-        advice = f"add {name}:PLAINTEXT, or the protocol it speaks, to listener.security.protocol.map"
+        advice = f"add {name}:PLAINTEXT, or whichever protocol it uses, to listener.security.protocol.map"
         raise ConfigError(key, f"No security protocol defined for listener {name} in {key}; {advice}")
     return Listener(name, protocol, parsed.group(2) or parsed.group(3) or "", int(parsed.group(4)))
 
 
 def refuse_shared_ports(key: str, listeners: Iterable[Listener]) -> None:
-    """Two listeners on one port are refused, unless one is on an IPv4 and the other on an IPv6 address."""
+    """Rejects two listeners on the same port, unless one has an IPv4 and the other an IPv6 address."""
     by_port: dict[int, Listener] = {}
     for listener in listeners:
         other = by_port.setdefault(listener.port, listener) if listener.port else listener
         if other is listener:
             continue
         if not _are_of_both_families(listener.host, other.host):
-            raise ConfigError(key, f"{other} and {listener} in {key}: Each listener must have a different port")
+            raise ConfigError(key, f"{key} has {other} and {listener}. Each listener must have a different port.")
 
 
 def _are_of_both_families(host: str, other: str) -> bool:
@@ -85,23 +76,23 @@ def _are_of_both_families(host: str, other: str) -> bool:
 
 
 def require_plaintext(listeners: Iterable[Listener]) -> None:
-    """Refuses, by name, a listener whose protocol needs security that this version does not have."""
+    """Rejects listeners whose security protocol this version does not support."""
     for listener in listeners:
         if listener.security_protocol != PLAINTEXT:
             raise ConfigError(
                 "listeners",
-                f"listener {listener} needs {listener.security_protocol}: security is not available yet, "
-                "only PLAINTEXT listeners can be served",
+                f"listener {listener} uses {listener.security_protocol}, which is not supported yet; "
+                "only PLAINTEXT listeners can be used",
             )
 
 
 def advertise(
     listeners: Iterable[Listener], advertised: tuple[Listener, ...] | None, canonical_host: str | None = None
 ) -> tuple[Listener, ...]:
-    """The addresses to hand out for broker listeners, `advertised` being those of `advertised.listeners`.
+    """The addresses to advertise for broker listeners, where `advertised` comes from `advertised.listeners`.
 
-    An empty host becomes this machine's canonical name. An address that nobody can connect to (0.0.0.0)
-    is refused, with the line to add where there was none.
+    An empty host becomes the canonical name of this machine. An address that cannot be connected to (0.0.0.0) is
+    rejected, with a suggestion for `advertised.listeners`.
     """
     key = "advertised.listeners"
     for listener in advertised or listeners:
@@ -109,11 +100,13 @@ def advertise(
             continue
         suggested = listener._replace(host=canonical_host or canonical_host_name())
         if advertised:
-            problem = f"{key} cannot use the nonroutable meta-address {listener.host}. Use a routable IP address, as in"
+            problem = (
+                f"{key} cannot use the nonroutable meta-address {listener.host}. Use a routable IP address, such as"
+            )
         else:
-            problem = f"{listener} listens on every interface and does not say what clients should connect to; add"
+            problem = f"{listener} listens on all interfaces, so clients need an address to connect to; add"
         raise ConfigError(
-            key, f"{problem} {key}={suggested} (or the name or address that clients know this machine by)"
+            key, f"{problem} {key}={suggested} (or the name or address by which clients reach this machine)"
         )
     return tuple(
         listener if listener.host else listener._replace(host=canonical_host or canonical_host_name())
@@ -122,14 +115,14 @@ def advertise(
 
 
 def canonical_host_name() -> str:
-    """The full name of this machine, as other machines should know it."""
+    """The fully qualified name of this machine."""
     import socket
 
     return socket.getfqdn()
 
 
 class NodeListeners(NamedTuple):
-    """All of a node's listeners, told apart: `broker` ones serve clients, `controller` ones the quorum."""
+    """All listeners of a node: `broker` listeners serve clients, `controller` listeners serve the quorum."""
 
     broker: tuple[Listener, ...]
     controller: tuple[Listener, ...]
@@ -138,7 +131,7 @@ class NodeListeners(NamedTuple):
 
 
 class ListenerSettings(NamedTuple):
-    """The settings that listeners are made from, typed."""
+    """The settings from which listeners are resolved."""
 
     roles: tuple[str, ...]
     listeners: tuple[str, ...]
@@ -153,7 +146,7 @@ class ListenerSettings(NamedTuple):
 
 
 def resolve_listeners(given: ListenerSettings) -> NodeListeners:
-    """Listeners and advertised listeners that fit together, or a `ConfigError` that names what does not."""
+    """The listeners and advertised listeners. Raises `ConfigError` if the settings contradict each other."""
     controller_names = tuple(name.upper() for name in given.controller_names)
     protocols = _protocols_with_controllers(given, controller_names)
     listeners = parse_listeners("listeners", given.listeners, protocols)
@@ -178,7 +171,7 @@ def resolve_listeners(given: ListenerSettings) -> NodeListeners:
 
 
 def _protocols_with_controllers(given: ListenerSettings, controller_names: tuple[str, ...]) -> dict[str, str]:
-    """The map, with controllers on PLAINTEXT where it was left to its default and nothing else is in use."""
+    """The protocol map. If it is not set and only PLAINTEXT is in use, controller listeners are PLAINTEXT too."""
     protocols = parse_protocol_map(given.protocol_map)
     names = {entry.strip().partition("://")[0].upper() for entry in given.listeners}
     if not given.protocol_map_is_given and names <= {PLAINTEXT, *controller_names}:
@@ -202,7 +195,7 @@ def _require_roles_to_fit(
     if "broker" in roles and not brokers:
         raise ConfigError("listeners", f"listeners has no listener for clients: all of them are in {key}")
     if "broker" not in roles and brokers:
-        raise ConfigError("listeners", f"listener {brokers[0]} is not in {key}, but process.roles=controller")
+        raise ConfigError("listeners", f"listener {brokers[0]} must be in {key} when process.roles=controller")
 
 
 def _require_known_names(advertised: tuple[Listener, ...], listeners: tuple[Listener, ...]) -> None:
@@ -233,7 +226,7 @@ def _require_inter_broker_listener(name: str, advertised: tuple[Listener, ...]) 
     key = "inter.broker.listener.name"
     names = [listener.name for listener in advertised]
     if name not in names:
-        # Who wants security and nothing else would only be led on by advice about names.
+        # If the listeners use an unsupported protocol, advice about their names would be misleading.
         require_plaintext(advertised)
         raise ConfigError(
             key,
@@ -253,7 +246,7 @@ def _require_early_listeners(early: tuple[str, ...], names: set[str]) -> None:
 
 
 def _advertise_controllers(controllers: tuple[Listener, ...], advertised: tuple[Listener, ...]) -> tuple[Listener, ...]:
-    """A controller listener is known under its advertised address, its own, or this machine's name."""
+    """A controller listener is advertised with its advertised address, else its own, else this machine's name."""
     by_name = {listener.name: listener for listener in advertised}
     addresses = (by_name.get(listener.name, listener) for listener in controllers)
     return tuple(

@@ -1,8 +1,8 @@
-"""Java's `.properties` files, in which Kafka's configuration is written.
+"""Java's `.properties` format, in which Kafka's configuration files are written.
 
-Lines that begin with `#` or `!` are comments; a backslash at a line's end joins it with the next, whose
+Lines that begin with `#` or `!` are comments; a backslash at the end of a line joins it with the next, whose
 leading white space is dropped; a key ends at the first `=`, `:` or white space; `\\t \\n \\r \\f \\uXXXX` are
-escapes and any other escaped character stands for itself. Where a key comes twice the last one counts.
+escapes and any other escaped character stands for itself. If a key occurs more than once, the last one wins.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 
 
 class PropertiesError(ValueError):
-    """A properties text that cannot be read; the message begins with the line's number."""
+    """A properties text that cannot be parsed; the message begins with the line number."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(f"line {line}: {message}")
@@ -21,7 +21,7 @@ class PropertiesError(ValueError):
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Keys and values in the order in which they are first named."""
+    """Keys and values, in the order in which the keys first occur."""
     properties = {}
     for number, line in _logical_lines(text):
         key, value = _split(line)
@@ -30,7 +30,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines that say something, continued ones joined, each with the number of its first line."""
+    """Lines that are neither blank nor comments, with continuations joined, each with its first line number."""
     joined, first = "", 0
     # Not splitlines: Java ends lines at \n, \r and \r\n only.
     for number, raw in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), start=1):
@@ -94,7 +94,7 @@ def _join_surrogates(text: str) -> str:
 
 
 def format_properties(properties: Mapping[str, str]) -> str:
-    """A properties text of one line per key that reads back as the same mapping."""
+    """A properties text with one line per key, which parses back to the same mapping."""
     return "".join(f"{_escape(key, ' ')}={_escape(value, '')}\n" for key, value in properties.items())
 
 

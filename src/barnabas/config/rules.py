@@ -1,4 +1,4 @@
-"""Rules that bind several settings together, as Kafka checks them when a broker starts or is altered."""
+"""Rules between settings, which Kafka checks when a broker starts and when its configuration is altered."""
 
 import re
 from collections.abc import Callable
@@ -12,21 +12,21 @@ _MS_PER_HOUR = 60 * _MS_PER_MINUTE
 
 
 def whole(get: Get, name: str) -> int:
-    """The value of a setting that is a whole number and has a default."""
+    """The value of an integer setting that has a default."""
     value = get(name)
     assert isinstance(value, int), name
     return value
 
 
 def text(get: Get, name: str) -> str:
-    """The value of a setting that is a string, empty where there is none."""
+    """The value of a string setting; empty if it has none."""
     value = get(name)
     assert value is None or isinstance(value, str), name
     return value or ""
 
 
 def words(get: Get, name: str) -> tuple[str, ...]:
-    """The value of a setting that is a list, empty where there is none."""
+    """The value of a list setting; empty if it has none."""
     value = get(name)
     assert value is None or isinstance(value, tuple), name
     return value or ()
@@ -42,7 +42,7 @@ def _first_given(get: Get, units_ms: dict[str, int]) -> int | None:
 
 
 def retention_ms(get: Get) -> int:
-    """`log.retention.ms`, else `.minutes`, else `.hours`; any negative value keeps data for ever (-1)."""
+    """`log.retention.ms`, else `.minutes`, else `.hours`; any negative value keeps data forever (-1)."""
     units = {"log.retention.ms": 1, "log.retention.minutes": _MS_PER_MINUTE, "log.retention.hours": _MS_PER_HOUR}
     retention = _first_given(get, units)
     assert retention is not None
@@ -83,19 +83,19 @@ def data_dirs(get: Get) -> tuple[str, ...]:
 
 
 def connection_limits(overrides: str) -> dict[str, int]:
-    """`max.connections.per.ip.overrides`: most connections by host."""
+    """`max.connections.per.ip.overrides`: the maximum number of connections by host."""
     key = "max.connections.per.ip.overrides"
     limits = {}
     for entry in filter(None, (part.strip() for part in overrides.split(","))):
         host, colon, count = entry.rpartition(":")
         if not colon or not re.fullmatch(r"[^\s/]+", host) or not re.fullmatch(r"\s*-?[0-9]{1,9}\s*", count):
-            raise ConfigError(key, f"{key} has the entry {entry}, which is not in the form host:count")
+            raise ConfigError(key, f"Invalid entry `{entry}` in {key}; entries have the form host:count")
         limits[host.strip("[]")] = int(count)
     return limits
 
 
 def check(get: Get) -> None:
-    """Everything that holds between two settings and is not a listener's matter."""
+    """Checks all rules between settings except those about listeners."""
     _check_node_id(get)
     _check_limits(get)
     _check_log_dirs(get)
@@ -109,27 +109,27 @@ def check(get: Get) -> None:
 
 
 def _check_consumer_groups(get: Get) -> None:
-    """What groups begin with has to be within the bounds of what they may be set to."""
+    """The defaults for groups must be within the bounds for what they can be set to."""
     for rest in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"):
         name, least, most = f"group.consumer.{rest}", f"group.consumer.min.{rest}", f"group.consumer.max.{rest}"
         for larger, smaller in ((most, least), (name, least)):
             if whole(get, larger) < whole(get, smaller):
                 values = _both(get, larger, smaller)
-                raise ConfigError(larger, f"{larger} must be greater than or equal to {smaller}: {values}")
+                raise ConfigError(larger, f"{larger} must be greater than or equal to {smaller}; {values}")
         if whole(get, name) > whole(get, most):
             values = _both(get, name, most)
-            raise ConfigError(name, f"{name} must be less than or equal to {most}: {values}")
+            raise ConfigError(name, f"{name} must be less than or equal to {most}; {values}")
     heartbeat, session = "group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms"
     if whole(get, heartbeat) >= whole(get, session):
         values = _both(get, heartbeat, session)
-        raise ConfigError(heartbeat, f"{heartbeat} must be less than {session}: {values}")
+        raise ConfigError(heartbeat, f"{heartbeat} must be less than {session}; {values}")
     protocols = "group.coordinator.rebalance.protocols"
     if "classic" not in words(get, protocols):
-        raise ConfigError(protocols, f"{protocols} must contain classic: groups of that protocol are always served")
+        raise ConfigError(protocols, f"{protocols} must contain classic: that protocol cannot be disabled")
 
 
 def _both(get: Get, one: str, other: str) -> str:
-    return f"they are {whole(get, one)} and {whole(get, other)}"
+    return f"the values are {whole(get, one)} and {whole(get, other)}"
 
 
 def _check_node_id(get: Get) -> None:
@@ -139,7 +139,7 @@ def _check_node_id(get: Get) -> None:
     if node_id != broker_id:
         raise ConfigError(
             "broker.id",
-            f"You must set `node.id` to the same value as `broker.id`: they are {node_id} and {broker_id}.",
+            f"You must set `node.id` to the same value as `broker.id`. The values are {node_id} and {broker_id}.",
         )
     voters = words(get, "controller.quorum.voters")
     voter_ids = [int(voter.partition("@")[0]) for voter in voters]

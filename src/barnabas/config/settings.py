@@ -1,9 +1,9 @@
 """The table of every broker, topic and group setting, read from `settings.tsv`.
 
-The columns of the file are: scope, name, type, default (`null` is none, `(required)` must be given), valid
-values, update mode of a broker setting or broker synonyms of the others (first goes before second), flags
-(`acts`: this version acts on it; `internal`: not shown unless set; `dynamic-only`: not in a properties file),
-documentation. Making a setting act is one word in that file, and its line of documentation.
+The columns of the file are: scope, name, type, default (`null` for none, `(required)` if it must be set), valid
+values, the update mode of a broker setting or the broker synonyms of any other (highest precedence first), flags
+(`acts`: this version acts on it; `internal`: not shown unless set; `dynamic-only`: not in a properties file), and
+documentation. When a setting takes effect in this version, its row gets the flag `acts` and a line of documentation.
 """
 
 import functools
@@ -36,7 +36,7 @@ NOT_ACTING = "Accepted, but without effect in this version."
 
 
 class Setting:
-    """One setting. `update_mode` is a broker setting's; `synonyms` are the broker settings behind any other."""
+    """One setting. Broker settings have an `update_mode`; others may have `synonyms` among the broker settings."""
 
     __slots__ = (
         "acts",
@@ -69,16 +69,16 @@ class Setting:
 
     @property
     def default(self) -> Value:
-        """The value where nobody gave one; None where there is none."""
+        """The default value, or None if there is none."""
         return _default_value(self)
 
     @property
     def is_sensitive(self) -> bool:
-        """Whether the value is a secret that no answer and no log line may show."""
+        """Whether the value is a secret that must not appear in responses or logs."""
         return self.type is ConfigType.PASSWORD
 
     def parse(self, text: str) -> Value:
-        """The value of `text`; raises `ConfigError` where type or range do not fit."""
+        """The value of `text`. Raises `ConfigError` if it has the wrong type or is out of range."""
         value = parse_value(self.name, self.type, text)
         check_value(self.name, value, self.valid)
         return value
@@ -125,7 +125,7 @@ _OF_A_MECHANISM = (
 
 
 def listener_base(name: str) -> str | None:
-    """The setting that `listener.name.LISTENER.[MECHANISM.]SETTING` is about; None for any other name."""
+    """The SETTING in `listener.name.LISTENER.[MECHANISM.]SETTING`; None for any other name."""
     if not name.startswith(_LISTENER_PREFIX):
         return None
     base = name[len(_LISTENER_PREFIX) :].partition(".")[2]
@@ -133,13 +133,13 @@ def listener_base(name: str) -> str | None:
 
 
 def broker_setting(name: str) -> Setting | None:
-    """The broker setting behind a name, which may be that of one listener; None where there is none."""
+    """The broker setting that `name` refers to, with or without a listener prefix; None if there is none."""
     return BROKER.get(listener_base(name) or name)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`"; did you mean …?"` with the nearest valid name, or nothing where none is near."""
-    import difflib  # Takes longer to import than all of the configuration, and only mistakes need it.
+    """`"; did you mean …?"` with the closest valid name, or an empty string if none is close."""
+    import difflib  # Takes longer to import than all of the configuration, and is needed only for typos.
 
     nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
     return f"; did you mean {nearest[0]}?" if nearest else ""

@@ -1,14 +1,15 @@
-"""From what a person gave (a properties file, `--set key=value`, nothing at all) to a complete static layer.
+"""From what the user provides (a properties file, `--set key=value`, nothing at all) to a complete static layer.
 
-Old names are translated, unknown and not yet acting settings are told, and a node that nobody told what it
-is becomes broker and controller in one: a quorum of one voter with its CONTROLLER listener on loopback.
+Old names are translated, and there are warnings about settings that are unknown or have no effect yet. A node without
+`process.roles` becomes both broker and controller: a quorum of one voter with its CONTROLLER listener on loopback.
 """
 
 from collections.abc import Mapping
 
 from barnabas.config import legacy
-from barnabas.config.listeners import PLAINTEXT, Listener
+from barnabas.config.listeners import PLAINTEXT
 from barnabas.config.settings import BROKER, ConfigError, did_you_mean
+from barnabas.net.endpoint import Listener
 
 CONTROLLER = "CONTROLLER"
 _CONTROLLER_LISTENER = Listener(CONTROLLER, PLAINTEXT, "127.0.0.1", 0)
@@ -22,7 +23,7 @@ _REPLICAS_OF_ONE_NODE = {
     "transaction.state.log.replication.factor": "1",
 }
 
-# Settings that belong to a plug-in or to one listener; their names are nobody's mistake.
+# Settings of plug-ins and of single listeners: an unknown name with one of these prefixes is not a typo.
 _PLUG_IN_PREFIXES = (
     "authorizer.",
     "client.quota.callback.",
@@ -37,7 +38,7 @@ _PREFIX_SETTINGS = ("remote.log.metadata.manager.impl.prefix", "remote.log.stora
 
 
 def prepare(given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """`given` in today's names, and the lines to warn with."""
+    """`given` under current names, and the warnings to print."""
     translated, warnings = legacy.translate(given)
     plug_in_prefixes = (*_PLUG_IN_PREFIXES, *_chosen_prefixes(translated))
     without_effect = []
@@ -51,7 +52,7 @@ def prepare(given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     if without_effect:
         warnings.append(f"accepted, but without effect in this version: {', '.join(without_effect)}")
     if translated.get("compression.type", "producer").strip() != "producer":
-        warnings.append("compression.type: batches stay as their producers compressed them in this version")
+        warnings.append("compression.type: in this version, batches keep the compression of their producer")
     return translated, warnings
 
 
@@ -60,13 +61,13 @@ def _chosen_prefixes(given: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def single_node_properties(data_dir: str, host: str, port: int) -> dict[str, str]:
-    """What a node without a properties file has in its place."""
+    """The properties of a node that is started without a properties file."""
     listener = Listener(PLAINTEXT, PLAINTEXT, host, port)
     return {"log.dirs": data_dir, "listeners": str(listener), **_REPLICAS_OF_ONE_NODE}
 
 
 def replace_broker_listeners(properties: Mapping[str, str], host: str, port: int) -> dict[str, str]:
-    """The override that makes `host:port` the one listener for clients and leaves the controller's alone."""
+    """The override that makes `host:port` the only client listener and leaves controller listeners as they are."""
     controller_names = _upper_words(properties.get("controller.listener.names", ""))
     named = {_listener_name(entry): entry for entry in _words(properties.get("listeners", ""))}
     name = next((name for name in named if name not in controller_names), PLAINTEXT)
@@ -87,7 +88,7 @@ def _listener_name(entry: str) -> str:
 
 
 def complete_for_one_node(given: Mapping[str, str]) -> dict[str, str]:
-    """`given` with node.id and broker.id standing for each other, and the roles of a node on its own."""
+    """`given` with node.id and broker.id filled in from each other, and with both roles if none are set."""
     complete = dict(given)
     if "process.roles" not in complete:
         _take_both_roles(complete)
@@ -117,7 +118,7 @@ def _take_both_roles(complete: dict[str, str]) -> None:
 def _add_controller_listener(complete: dict[str, str], listeners: str, name: str) -> None:
     complete["listeners"] = f"{listeners},{_CONTROLLER_LISTENER._replace(name=name)}"
     key = "listener.security.protocol.map"
-    # Beside nothing but PLAINTEXT, and without a map of the user's own, the name needs no entry.
+    # If all other listeners are PLAINTEXT and the map is not set, the name needs no entry.
     if key in complete or any(_listener_name(entry) != PLAINTEXT for entry in _words(listeners)):
         protocols = complete.get(key, BROKER[key].default_text)
         if f"{name}:" not in protocols.upper():

@@ -1,7 +1,7 @@
-"""From the text of a setting to its value and back, with Kafka's types, ranges and complaints.
+"""Conversion of settings between text and values, with Kafka's types, ranges and error messages.
 
-Types and messages are those of Kafka's ConfigDef, because clients show the messages to people and some
-tools match on them. Whatever is refused raises `ConfigError`, which carries the setting's name.
+Types and messages are those of Kafka's ConfigDef, because clients show the messages to their users and some tools
+match on them. An invalid value raises `ConfigError`, which carries the name of the setting.
 """
 
 import functools
@@ -13,7 +13,7 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 
 class ConfigError(ValueError):
-    """A setting that cannot be accepted: `key` names it, the message says why and what would do."""
+    """An invalid setting: `key` is its name, and the message says why it is invalid and what would be valid."""
 
     def __init__(self, key: str, message: str) -> None:
         super().__init__(message)
@@ -22,7 +22,7 @@ class ConfigError(ValueError):
 
 
 class ConfigType(IntEnum):
-    """Types with the codes that DescribeConfigs gives them."""
+    """Types, with their codes in DescribeConfigs."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -37,12 +37,12 @@ class ConfigType(IntEnum):
 
 
 _WHOLE_NUMBER_BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
-# Patterns are compiled when first needed: a command that only starts should not wait for them.
-# Java's parsers, not Python's: no underscores, but "1.5d" and "+7" are numbers.
+# Patterns are compiled on first use, to keep them out of the startup time.
+# Numbers are what Java parses, not Python: "1_000" is not one, but "1.5d" and "+7" are.
 _WHOLE_NUMBER = r"[+-]?[0-9]+"
 _DECIMAL = r"([+-]?(?:[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|NaN|Infinity))[dDfF]?"
 _LIST_SEPARATOR = r"\s*,\s*"
-# Java's String.trim takes off every character up to the space.
+# Java's String.trim strips all characters up to and including the space.
 _TRIMMED = "".join(map(chr, range(33)))
 
 
@@ -65,7 +65,7 @@ def parse_value(key: str, value_type: ConfigType, text: str) -> Value:
                 raise invalid(key, text, "Not a number of type DOUBLE")
             return float(decimal.group(1))
         case ConfigType.LIST:
-            # An entry that is named twice counts once.
+            # Duplicate entries count once.
             return tuple(dict.fromkeys(re.split(_LIST_SEPARATOR, trimmed))) if trimmed else ()
         case ConfigType.PASSWORD:
             return text
@@ -81,7 +81,7 @@ def _parse_boolean(key: str, text: str, trimmed: str) -> bool:
 
 
 def _parse_whole_number(key: str, value_type: ConfigType, text: str, trimmed: str) -> int:
-    # The longest 64-bit number has 20 characters: a text of megabytes is not worth converting.
+    # No 64-bit number has more than 20 characters, so a text of megabytes need not be converted.
     number = int(trimmed) if len(trimmed) <= 40 and re.fullmatch(_WHOLE_NUMBER, trimmed) else None
     limit = 1 << (_WHOLE_NUMBER_BITS[value_type] - 1)
     if number is None or not -limit <= number < limit:
@@ -90,7 +90,7 @@ def _parse_whole_number(key: str, value_type: ConfigType, text: str, trimmed: st
 
 
 def format_value(value: Value) -> str | None:
-    """The text that DescribeConfigs shows for a value; it reads back as the same value."""
+    """The text that DescribeConfigs shows for a value, which parses back to the same value."""
     match value:
         case None:
             return None
@@ -122,7 +122,7 @@ def _format_double(number: float) -> str:
 
 
 def check_value(key: str, value: Value, valid: str) -> None:
-    """Refuses a value that lies outside `valid`, the "valid values" of Kafka's documentation."""
+    """Rejects a value that does not satisfy `valid`, the "valid values" of Kafka's documentation."""
     if valid:
         validator(valid)(key, value)
 
@@ -153,7 +153,7 @@ def validator(valid: str) -> Check:
     if found := re.fullmatch(_CHOICE, valid):
         make = {None: _one_of, "(case insensitive) ": _one_of_any_case, "non-empty list of ": _some_of}[found.group(1)]
         return make(tuple(found.group(2).split(", ")))
-    raise AssertionError(f"the table of settings has valid values that nothing checks: {valid}")
+    raise AssertionError(f"the table of settings has valid values without a validator: {valid}")
 
 
 def _between(low: str, high: str | None) -> Check:

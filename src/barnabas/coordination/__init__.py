@@ -1,1 +1,2 @@
-"""What the coordinators of groups and of transactions have in common. Pure."""
+"""What group and transaction coordinators have in common: the effects of a step, and the framing of their records.
+Pure."""

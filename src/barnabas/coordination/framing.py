@@ -1,9 +1,10 @@
 """The records of a coordinator's topic as bytes, the way Apache Kafka writes them.
 
     key    int16 record type, then a message of that type in version 0
-    value  int16 version, then a message in that version; no value at all takes back what the key stood for
+    value  int16 version, then a message in that version; no value: a tombstone, which deletes what the key stands for
 
-The type of a record is the api key of its key's and value's schema. Which version a value has is the writer's choice.
+The type of a record is the api key in the schemas of its key and value. The version of the value is the writer's
+choice. What follows a message is left unread, as by Kafka.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from barnabas.protocol.codec import decode, writer
+from barnabas.protocol.codec import decode_prefix, writer
+from barnabas.protocol.compiler.structs import Message
 from barnabas.protocol.errors import DecodeError, EncodeError
-from barnabas.protocol.structs import Message
 
 if TYPE_CHECKING:
     from barnabas.protocol.varint import Buffer
@@ -50,15 +51,15 @@ def kind_of(key: Buffer | None) -> int:
 
 
 def decode_key(cls: type[T], key: Buffer) -> T:
-    return decode(cls, key, KEY_VERSION, _INT16.size)
+    return decode_prefix(cls, key, KEY_VERSION, _INT16.size)[0]
 
 
 def decode_value(cls: type[T], value: Buffer | None) -> T | None:
-    """UnknownFormatError for a version that is newer than all that is known here."""
-    return None if value is None else decode(cls, value, _int16(value, "value"), _INT16.size)
+    """Raises UnknownFormatError for a version newer than those known here."""
+    return None if value is None else decode_prefix(cls, value, _int16(value, "value"), _INT16.size)[0]
 
 
 def _int16(data: Buffer, what: str) -> int:
     if len(data) < _INT16.size:
-        raise DecodeError(f"the {what} of a coordinator's record has {len(data)} bytes")
+        raise DecodeError(f"the {what} of a coordinator's record is only {len(data)} bytes long")
     return cast("int", _INT16.unpack_from(data)[0])

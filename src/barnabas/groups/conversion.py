@@ -1,22 +1,24 @@
-"""A group changes its protocol while it runs: from classic to consumer with the first member that speaks the newer
-protocol, and back with the last one that goes.
+"""Online migration of a group: it is upgraded from classic to consumer when the first member that uses the consumer
+protocol joins, and downgraded when the last one leaves.
 
-Going up, classic members stay members, with what they were assigned as their target, and are asked to rejoin by the
-answers to their heartbeats (see `classic_in_consumer`). Going down, they are a classic group that is told to rebalance.
-Either way all records of one kind are taken back and those of the other written, in one batch with what caused it, so
-that no restart finds half a group. `group.consumer.migration.policy` says which ways are open.
+After an upgrade, classic members stay members, with their assignment as their target, and are asked to rejoin by the
+answers to their heartbeats (see `classic_in_consumer`). After a downgrade, they are a classic group that rebalances.
+Either way all records of one type are deleted and those of the other written, in one batch with what caused it, so that
+no restart finds half a group. `group.consumer.migration.policy` says which directions are enabled.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from barnabas.groups import classic_rebalance, classic_record, consumer_record, records
-from barnabas.groups.classic import ClassicGroup, GroupState
-from barnabas.groups.classic_member import ClassicMember, InstanceId, MemberId
-from barnabas.groups.consumer_group import ConsumerGroup
-from barnabas.groups.consumer_member import ConsumerMember, MemberState
-from barnabas.groups.embedded_protocol import (
+from barnabas.groups import group_records
+from barnabas.groups.classic import classic_records, rebalancing
+from barnabas.groups.classic.classic_group import ClassicGroup, ClassicGroupState
+from barnabas.groups.classic.classic_members import ClassicMember, InstanceId, MemberId
+from barnabas.groups.consumer import consumer_records
+from barnabas.groups.consumer.consumer_group import ConsumerGroup
+from barnabas.groups.consumer.consumer_member import ConsumerMember, MemberState
+from barnabas.groups.consumer.embedded_protocol import (
     PROTOCOL_TYPE,
     by_topic_id,
     read_assignment,
@@ -24,7 +26,7 @@ from barnabas.groups.embedded_protocol import (
     version_for_answer,
     write_assignment,
 )
-from barnabas.groups.subscriptions import NO_TOPICS_HASH
+from barnabas.groups.consumer.metadata_hash import NO_TOPICS_HASH
 from barnabas.protocol import messages as m
 from barnabas.protocol.codec import DecodeError
 from barnabas.protocol.errors import Error, KafkaError
@@ -33,9 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from barnabas.coordination.effects import Effects
-    from barnabas.groups.assignors.spec import Partitions
-    from barnabas.groups.consumer_circumstances import Circumstances, ConsumerGroupSettings
-    from barnabas.groups.consumer_member import Owned
+    from barnabas.groups.assignors import Partitions
+    from barnabas.groups.consumer.consumer_member import Owned
+    from barnabas.groups.consumer.step_context import ConsumerGroupSettings, StepContext
     from barnabas.metadata.image import TopicsImage
     from barnabas.protocol.uuids import Uuid
 
@@ -45,53 +47,54 @@ _NO_TIMESTAMP_MS: Final = 0
 
 
 def may_migrate(settings: ConsumerGroupSettings) -> bool:
-    """Whether members of both protocols may be in one group at all."""
+    """Whether a group may have members of both protocols at all."""
     return settings.migration_policy.lower() in (*_UP, *_DOWN)
 
 
-# From classic to consumer.
+# Upgrade: from classic to consumer.
 
 
 def check_upgrade(classic: ClassicGroup, settings: ConsumerGroupSettings) -> None:
-    """Raises GROUP_ID_NOT_FOUND, as the group is none that the newer protocol can join, and says why."""
+    """Raises GROUP_ID_NOT_FOUND if the group cannot be upgraded."""
     if settings.migration_policy.lower() not in _UP:
-        raise _cannot_upgrade(classic, f"group.consumer.migration.policy is {settings.migration_policy}")
+        raise _cannot_upgrade(classic, "online upgrade is disabled")
     if not classic.uses_consumer_protocol:
-        raise _cannot_upgrade(classic, "its members are not consumers")
+        raise _cannot_upgrade(classic, "the group does not use the consumer embedded protocol")
     if len(classic.members) > settings.max_size:
-        raise _cannot_upgrade(classic, f"it has more members than group.consumer.max.size, {settings.max_size}, allows")
+        raise _cannot_upgrade(classic, "the group size exceeds the consumer group maximum size")
 
 
-def upgraded(classic: ClassicGroup, now: Circumstances, effects: Effects) -> ConsumerGroup:
-    """The consumer group that a classic group becomes. Raises KafkaError where that cannot be.
+def upgraded(classic: ClassicGroup, now: StepContext, effects: Effects) -> ConsumerGroup:
+    """The consumer group that a classic group is upgraded to. Raises KafkaError if it cannot be.
 
-    Nothing has happened to the classic group until it is abandoned for the other."""
+    The classic group is unchanged until it is replaced."""
     check_upgrade(classic, now.settings)
     members = _members_of(classic, now.image.topics)
-    effects.write(records.group_tombstone(classic.group_id))
+    effects.write(group_records.group_tombstone(classic.group_id))
     group = ConsumerGroup(classic.group_id)
     for member in members:
-        group.write(consumer_record.member_metadata(group.group_id, member), effects)
+        group.write(consumer_records.member_metadata(group.group_id, member), effects)
     metadata_hash = NO_TOPICS_HASH
     if _share_all(members, now.image.topics):
         metadata_hash = now.hashes.of_group(group.subscribed_topics(), now.image.topics, now.image.brokers)
-    group.write(consumer_record.group_epoch(group.group_id, classic.generation, metadata_hash), effects)
+    group.write(consumer_records.group_epoch(group.group_id, classic.generation, metadata_hash), effects)
     for member in members:
         target = {topic_id: frozenset(owned) for topic_id, owned in member.assigned.items()}
-        group.write(consumer_record.target_assignment(group.group_id, member.member_id, target), effects)
-    group.write(consumer_record.target_epoch(group.group_id, classic.generation, _NO_TIMESTAMP_MS), effects)
+        group.write(consumer_records.target_assignment(group.group_id, member.member_id, target), effects)
+    group.write(consumer_records.target_epoch(group.group_id, classic.generation, _NO_TIMESTAMP_MS), effects)
     for member in members:
-        group.write(consumer_record.current_assignment(group.group_id, member), effects)
+        group.write(consumer_records.current_assignment(group.group_id, member), effects)
     for classic_member in classic.members:
         group.keep_alive(classic_member.member_id, now.now_ms + classic_member.session_timeout_ms)
     return group
 
 
 def _members_of(classic: ClassicGroup, topics: TopicsImage) -> list[ConsumerMember]:
-    """The members with what they were last assigned, and with what they may still read beyond that.
+    """The members with their last assignment, and with the partitions that they may still be reading beyond it.
 
-    A cooperative member goes on reading what it had when it joined until it has fetched its next assignment. Whether it
-    has cannot be known, so it counts as told to give up the rest: otherwise others would be given what it reads."""
+    A cooperative member keeps reading the partitions that it had when it joined until it gets its next assignment.
+    Whether it has got it is unknown, so the rest counts as pending revocation: otherwise other members could be given
+    partitions that it still reads."""
     if not len(classic.members):
         return []
     protocol = _common_protocol(classic)
@@ -112,9 +115,10 @@ def _members_of(classic: ClassicGroup, topics: TopicsImage) -> list[ConsumerMemb
 
 
 def _share_all(members: Iterable[ConsumerMember], topics: TopicsImage) -> bool:
-    """Whether members are assigned all partitions of their topics. They are not in a rebalance, nor when a topic has
-    grown and their leader has not seen it. Then the group is written as one for other topics, which makes a new target:
-    a static member that comes back to it by the newer protocol is no reason for one."""
+    """Whether all partitions of the subscribed topics are assigned. They are not during a rebalance, or when a topic
+    has got partitions that the leader has not seen. Then the group is written with a hash that does not match its
+    topics, so that a new target is made: a static member that returns with the consumer protocol would not cause
+    one."""
     subscribed = {name for member in members for name in member.subscribed_topics}
     existing = [topic for name in subscribed if (topic := topics.get(name)) is not None]
     assigned = sum(len(partitions) for member in members for partitions in member.assigned.values())
@@ -122,7 +126,7 @@ def _share_all(members: Iterable[ConsumerMember], topics: TopicsImage) -> bool:
 
 
 def _common_protocol(classic: ClassicGroup) -> str:
-    """A protocol that all members support: while they join again, they need no longer support the selected one."""
+    """A protocol that all members support. While they rejoin, this need not be the selected one."""
     selected = classic.protocol_name
     if selected is not None and classic.members.all_support_one_of([selected]):
         return selected
@@ -130,7 +134,8 @@ def _common_protocol(classic: ClassicGroup) -> str:
 
 
 def _take_free(owned: Owned, taken: set[tuple[Uuid, int]]) -> Owned:
-    """What nobody has taken before, and what is taken by that. A leader can give a partition to two members."""
+    """The partitions that are not taken yet, which this takes: a leader may have assigned a partition to two
+    members."""
     free: dict[Uuid, dict[int, int]] = {}
     for topic_id, partitions in owned.items():
         for partition, epoch in partitions.items():
@@ -151,11 +156,14 @@ def _as_consumer_member(
         subscription = read_subscription(member.protocols[protocol])
         assignment = read_assignment(member.assignment)
     except DecodeError as malformed:
-        raise _cannot_upgrade(classic, "the subscription or assignment of a member cannot be read") from malformed
+        raise _cannot_upgrade(classic, "the embedded consumer protocol is malformed") from malformed
     if assignment.user_data:
-        # What an assignor of the application's own keeps there would be lost.
-        reason = "its assignor keeps data of its own in assignments: give the members another assignor first"
-        raise _cannot_upgrade(classic, reason)
+        # The user data of a custom assignor would be lost.
+        raise _cannot_upgrade(
+            classic,
+            "an unsupported custom assignor is in use. "
+            "Please refer to the documentation or switch to a default assignor before re-attempting the upgrade",
+        )
     assigned = by_topic_id(assignment.assigned_partitions, topics)
     return ConsumerMember(
         member_id=member.member_id,
@@ -175,7 +183,7 @@ def _as_consumer_member(
 def classic_metadata(
     session_timeout_ms: int, protocols: Mapping[str, bytes]
 ) -> m.ConsumerGroupMemberMetadataValue.ClassicMemberMetadata:
-    """What is written of a member beyond what consumer members have."""
+    """What is written for a classic member in addition."""
     return m.ConsumerGroupMemberMetadataValue.ClassicMemberMetadata(
         session_timeout_ms=session_timeout_ms,
         supported_protocols=[
@@ -186,15 +194,15 @@ def classic_metadata(
 
 
 def _cannot_upgrade(classic: ClassicGroup, why: str) -> KafkaError:
-    message = f"classic group {classic.group_id} cannot become a consumer group: {why}"
+    message = f"Cannot upgrade classic group {classic.group_id} to consumer group because {why}."
     return KafkaError(Error.GROUP_ID_NOT_FOUND, message)
 
 
-# From consumer to classic.
+# Downgrade: from consumer to classic.
 
 
-def is_last_to_go(group: ConsumerGroup, leaving: Collection[ConsumerMember], now: Circumstances) -> bool:
-    """Whether only members of the classic protocol are left without these, and may be a classic group."""
+def is_last_to_go(group: ConsumerGroup, leaving: Collection[ConsumerMember], now: StepContext) -> bool:
+    """Whether only classic members are left without these, and the group may be downgraded."""
     staying = len(group.members) - len(leaving)
     return (
         staying > 0
@@ -204,8 +212,9 @@ def is_last_to_go(group: ConsumerGroup, leaving: Collection[ConsumerMember], now
     )
 
 
-def is_last_to_be_replaced(group: ConsumerGroup, replaced: ConsumerMember, now: Circumstances) -> bool:
-    """Whether the group has only classic members once one has taken the place of a static member."""
+def is_last_to_be_replaced(group: ConsumerGroup, replaced: ConsumerMember, now: StepContext) -> bool:
+    """Whether the group has only classic members once a classic one has replaced this static member, and may be
+    downgraded."""
     return (
         not replaced.uses_classic_protocol
         and _all_others_are_classic(group, [replaced])
@@ -220,11 +229,11 @@ def _all_others_are_classic(group: ConsumerGroup, some: Collection[ConsumerMembe
 
 
 def downgrade(
-    group: ConsumerGroup, leaving: Collection[ConsumerMember], generation: int, now: Circumstances, effects: Effects
+    group: ConsumerGroup, leaving: Collection[ConsumerMember], generation: int, now: StepContext, effects: Effects
 ) -> ClassicGroup:
-    """Makes a consumer group a stable classic group of the members that stay, with their targets as assignments.
+    """Turns a consumer group into a stable classic group of the members that stay, with their targets as assignments.
 
-    The consumer group is dead after that, and its successor is to take its place as soon as it is written."""
+    The consumer group is dead after that. The caller writes the record of its successor."""
     gone = {member.member_id for member in leaving}
     classic = ClassicGroup(group.group_id, now.classic)
     classic.protocol_type = PROTOCOL_TYPE
@@ -236,10 +245,10 @@ def downgrade(
     _assign(classic, group.targets, now.image.topics)
     for staying in classic.members:
         classic.prolong_session(staying, now.now_ms)
-    classic.state = GroupState.STABLE
+    classic.state = ClassicGroupState.STABLE
     classic.state_timestamp_ms = now.now_ms
     classic.note_subscribed_topics()
-    for tombstone in consumer_record.group_tombstones(
+    for tombstone in consumer_records.group_tombstones(
         group.group_id, list(group.members), list(group.resolved_regexes)
     ):
         group.write(tombstone, effects)
@@ -248,20 +257,20 @@ def downgrade(
 
 
 def downgrade_to_rebalance(
-    group: ConsumerGroup, leaving: Collection[ConsumerMember], generation: int, now: Circumstances, effects: Effects
+    group: ConsumerGroup, leaving: Collection[ConsumerMember], generation: int, now: StepContext, effects: Effects
 ) -> None:
-    """Makes a consumer group a classic group that has to rebalance: members have gone whose partitions are to be shared
-    out, or not all have what they are to have.
+    """Turns a consumer group into a classic group that rebalances, because the partitions of members that left are
+    free, or because some members have not reached their target.
 
-    Until they have rejoined, the assignments of members are what they may still read, and not what they were to have: a
-    member of the newer protocol that comes before that is given the rest. That the group is to rebalance is written,
-    for a rebalance of a classic group is not: the next coordinator would find a stable group and nobody missing in it,
-    and some partitions would stay idle."""
+    Until members have rejoined, their assignments are the partitions that they may still be reading, not their targets:
+    if the group is upgraded again before that, the new member gets the rest. Unlike other rebalances, this one is
+    written: the next coordinator would otherwise load a stable group with all its members, and some partitions would
+    have no reader."""
     held = {member_id: member.held for member_id, member in group.members.items()}
     classic = downgrade(group, leaving, generation, now, effects)
     _assign(classic, held, now.image.topics)
-    effects.write(classic_record.record_to_rebalance(classic))
-    classic_rebalance.prepare(classic, now.now_ms, effects)
+    effects.write(classic_records.record_to_rebalance(classic))
+    rebalancing.prepare(classic, now.now_ms, effects)
 
 
 def _assign(
@@ -274,7 +283,7 @@ def _assign(
 
 
 def _as_classic_member(member: ConsumerMember) -> ClassicMember:
-    assert member.classic is not None, f"{member.member_id} speaks the newer protocol"
+    assert member.classic is not None, f"{member.member_id} uses the consumer protocol"
     return ClassicMember(
         MemberId(member.member_id),
         None if member.instance_id is None else InstanceId(member.instance_id),

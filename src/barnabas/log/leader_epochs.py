@@ -1,9 +1,9 @@
 """Which leader wrote what: the first offset of each leader epoch in a partition's log.
 
 A follower or a consumer that comes back asks where an epoch ended; everything it holds beyond that was written by a
-leader whose tail was lost, and must go. The entries are in the log's batches too; the checkpoint file spares the
-search. It is written when an epoch's first batch is, and synced by the flush that syncs the batch; after a crash,
-recovery reads the batches that were not flushed anyhow.
+leader whose tail was lost, and must go. The batches of the log carry their epochs too; the checkpoint file saves
+searching for them. It is written together with an epoch's first batch and synced by the flush that syncs the batch;
+after a crash, recovery reads the batches that were not flushed anyway.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from barnabas.log.checkpoints import EpochStart, read_epochs, write_epochs
-from barnabas.log.names import LEADER_EPOCH_CHECKPOINT
+from barnabas.log.folder.checkpoints import EpochStart, read_epochs, write_epochs
+from barnabas.log.segments.file_names import LEADER_EPOCH_CHECKPOINT
 
 if TYPE_CHECKING:
     from barnabas.ports import Disk
@@ -22,7 +22,7 @@ UNKNOWN_END_OFFSET = -1
 
 
 class LeaderEpochs:
-    """Invariant: epochs and start offsets both rise strictly from entry to entry."""
+    """Invariant: both epochs and start offsets strictly increase from entry to entry."""
 
     __slots__ = ("_disk", "entries", "folder", "is_saved", "latest")
 
@@ -33,7 +33,7 @@ class LeaderEpochs:
         self.latest = NO_EPOCH
         """The newest epoch, or -1."""
         self.is_saved = True
-        """Whether the file says the same."""
+        """Whether the file has the same entries."""
 
     @classmethod
     def load(cls, disk: Disk, folder: str) -> LeaderEpochs:
@@ -44,12 +44,12 @@ class LeaderEpochs:
         return epochs
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """From `start_offset` on, batches are of this epoch. Entries that contradict it go. The caller saves."""
+        """From `start_offset` on, batches have this epoch. Entries that contradict that go. The caller saves."""
         if epoch != self.latest:
             self._put(epoch, start_offset)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(the largest epoch at most `epoch`, where the next one began); (-1, -1) when nothing is known of it."""
+        """(the largest epoch at most `epoch`, where the next one began); (-1, -1) if nothing is known of it."""
         if epoch == NO_EPOCH:
             return NO_EPOCH, UNKNOWN_END_OFFSET
         if epoch == self.latest:
@@ -61,7 +61,7 @@ class LeaderEpochs:
         return floor, self.entries[slot].start_offset
 
     def epoch_of(self, offset: int) -> int:
-        """The epoch in which the record at `offset` was written; -1 when that is not known."""
+        """The epoch in which the record at `offset` was written; -1 if that is not known."""
         slot = bisect_right(self.entries, offset, key=_start_of) - 1
         return self.entries[slot].epoch if slot >= 0 else NO_EPOCH
 
@@ -72,7 +72,7 @@ class LeaderEpochs:
             self._refresh()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Lets the log begin at `start_offset`: the epoch it lies in begins there. The caller saves."""
+        """The log now starts at `start_offset`: the epoch that it lies in begins there. The caller saves."""
         slot = bisect_right(self.entries, start_offset, key=_start_of) - 1
         if slot >= 0 and self.entries[0].start_offset < start_offset:
             self.entries[: slot + 1] = [EpochStart(self.entries[slot].epoch, start_offset)]

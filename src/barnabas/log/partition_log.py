@@ -1,70 +1,75 @@
 """One partition on disk: an append-only log of record batches, in segments, in Kafka's files.
 
+`PartitionLog` keeps the offsets, and everything that changes a log is a method of it. It is composed of three parts:
+
+- `Segments` (`segments/segment_list`): the files. It says when the active segment must roll (`must_roll`), rolls it
+  (`roll`), finds batches and returns ranges of files.
+- `ProducerState` (`producers/producer_state`): what idempotent and transactional producers wrote last.
+- `LeaderEpochs` (`leader_epochs`): at which offset each leader epoch began.
+
+An append checks a batch by its header and checksum (`batch_validation`), puts its offset and leader epoch in
+(`append_batches`), writes it in one call, and keeps the index entries in memory. A read returns a range of a file, not
+bytes. Positions (`LogPosition`) carry the segment and the byte position beside the offset, so that a reader limited by
+the high watermark needs no look-up for it.
+
+A failed write leaves no trace: the log ends where it ended before, the caller gets KAFKA_STORAGE_ERROR, and the next
+append tries again. After a failed sync the log must not be used any more: `failure` says so.
+
 A `PartitionLog` is used by one thread, its owner's; `open` may run in another beforehand, and `Flush.run` and
-`Deletion.run` beside it. It starts no thread and never waits for the device: what must be synced or unlinked is
-handed out as a value to run elsewhere.
-
-Appending looks at a batch's header only, writes the batch in one call with its offset and leader epoch put in, and
-keeps the index entries in memory. Reading returns a range of a file, not bytes. Positions (`LogPosition`) carry the
-segment and the byte beside the offset, so that a reader limited by the high watermark needs no look-up for it.
-
-A failed write leaves no trace: the log ends where it ended before, the caller gets KAFKA_STORAGE_ERROR, and the
-next append tries again.
+`Deletion.run` alongside. It starts no thread and never waits for the device: what must be synced or unlinked is handed
+out as a value to run elsewhere.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.log import recovery, retention, timestamps
-from barnabas.log.assigning import assigned_batch
-from barnabas.log.files import FilePool
-from barnabas.log.flushing import Flush
-from barnabas.log.following import append_assigned
-from barnabas.log.markers import append_marker
-from barnabas.log.names import LEADER_EPOCH_CHECKPOINT, marked_folder, partition_folder
-from barnabas.log.positions import Appended, FileRange, LogPosition
-from barnabas.log.producer_state import last_sequence_of
-from barnabas.log.reading import aborted_between, aborted_in_range, range_from
-from barnabas.log.segments import Segments
-from barnabas.log.truncating import cut_from
-from barnabas.log.unsynced import FOLDER_ITSELF
-from barnabas.log.validation import LOG_APPEND_TIME, check_client_batch
+from barnabas.log.append_batches import ASSIGNED, COORDINATOR_FIELDS, Appended, assigned_batch, build_marker
+from barnabas.log.batch_validation import LOG_APPEND_TIME, check_assigned_batches, check_client_batch
+from barnabas.log.flush import Flush, is_failed_sync
+from barnabas.log.producers.producer_state import BY_COORDINATOR, last_sequence_of
+from barnabas.log.segments.file_names import LEADER_EPOCH_CHECKPOINT, marked_folder, partition_folder
+from barnabas.log.segments.open_files import FilePool
+from barnabas.log.segments.segment_list import LogPosition, Segments
+from barnabas.log.segments.unflushed_files import FOLDER_ITSELF
 from barnabas.ports import SystemRandom
-from barnabas.protocol.batch import LENGTH_OVERHEAD, TRANSACTIONAL_FLAG
+from barnabas.protocol.batch import ATTRIBUTES_AT, LENGTH_OVERHEAD, MAGIC_AT, TRANSACTIONAL_FLAG
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from barnabas.config.topic import TopicConfig
-    from barnabas.log.aborted_txns import AbortedTxn
-    from barnabas.log.deletion import Deletion
-    from barnabas.log.markers import EndMarker
-    from barnabas.log.producer_state import Verification
-    from barnabas.log.timestamps import TimestampedOffset
+    from barnabas.config.topic_config import TopicConfig
+    from barnabas.log.append_batches import EndMarker
+    from barnabas.log.folder.deletion import Deletion
+    from barnabas.log.producers.aborted_txns import AbortedTxn
+    from barnabas.log.producers.producer_state import ProducerEntry, Verification
+    from barnabas.log.segments.open_files import FileRange
+    from barnabas.log.timestamps import SegmentTimestamp, TimestampedOffset
     from barnabas.ports import Clock, Disk, Random
+    from barnabas.protocol.batch import BatchHeader
     from barnabas.protocol.uuids import Uuid
     from barnabas.protocol.varint import Buffer
-
-__all__ = ["Appended", "FileRange", "LogPosition", "PartitionLog"]
 
 PRODUCER_ID_EXPIRATION_MS = 86_400_000
 
 
 class PartitionLog:
     """Invariants: the log start and the recovery point are at most the log end; every offset below the log end has
-    been given out, and a batch that was acknowledged lies below it."""
+    been assigned, and every acknowledged batch lies below it."""
 
     __slots__ = (
+        "_clock",
         "_closed_as",
         "_disk",
+        "_is_used",
         "_stable_position",
         "_truncations",
-        "clock",
         "epochs",
+        "failure",
         "is_gone",
-        "is_used",
         "last_flush_ms",
         "log_end_offset",
         "log_start_offset",
@@ -104,16 +109,19 @@ class PartitionLog:
         self.producers = loaded.producers
         self.epochs = loaded.epochs
         self.last_flush_ms = clock.now_ms()
+        self.failure: OSError | None = None
+        """What put the log, or its whole data folder, in doubt: it is neither written nor synced any more."""
         self.is_gone = False
-        self.is_used = False
-        """Whether somebody read or wrote since this was last asked: only a log that nobody uses closes its files."""
+        """Whether the folder was renamed away: the log must not be used any more."""
         self.on_roll: Callable[[PartitionLog], None] | None = None
         """Called when a segment was closed: what it holds should be flushed soon, in another thread."""
+        self._is_used = False
+        """Whether the log was read or written since `release_if_idle` last looked."""
         self._disk = disk
-        self.clock = clock
+        self._clock = clock
         self._truncations = 0
         self._stable_position: LogPosition | None = None
-        """Of the earliest open transaction, once a reader had to stop there."""
+        """The position of the earliest open transaction, once a reader had to stop there."""
         self._closed_as = (self.end_position, 0) if loaded.is_clean else None
 
     @classmethod
@@ -130,7 +138,7 @@ class PartitionLog:
         files: FilePool | None = None,
         random: Random | None = None,
     ) -> PartitionLog:
-        """A new, empty log in a folder that does not exist yet. Nothing of it is durable before the first flush."""
+        """A new, empty log in a folder that does not exist yet. None of it is durable before the first flush."""
         loaded = recovery.create(disk, folder, partition_folder(topic, partition), topic_id, config, clock.now_ms())
         return cls(folder, topic, partition, config, loaded, disk=disk, clock=clock, files=files, random=random)
 
@@ -151,7 +159,7 @@ class PartitionLog:
         random: Random | None = None,
         producer_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
     ) -> PartitionLog:
-        """The log in an existing folder, repaired where it must be. Safe to call in a worker thread."""
+        """The log in an existing folder, repaired where necessary. Safe to call in a worker thread."""
         loaded = recovery.load(
             disk,
             folder,
@@ -175,7 +183,7 @@ class PartitionLog:
 
     @config.setter
     def config(self, config: TopicConfig) -> None:
-        """A changed setting takes effect with the next append, roll or retention."""
+        """A changed setting takes effect with the next append, roll or retention check."""
         self.segments.config = config
 
     @property
@@ -191,27 +199,17 @@ class PartitionLog:
     def unflushed_messages(self) -> int:
         return self.log_end_offset - self.recovery_point
 
-    @property
-    def latest_epoch(self) -> int:
-        """The newest leader epoch of which the log holds a batch, or -1."""
-        return self.epochs.latest
-
-    def begin_epoch(self, leader_epoch: int) -> None:
-        """This replica leads from the log's end on, in a new epoch. The checkpoint has it from its first batch on: an
-        epoch without batches leaves no trace, and a start with many partitions writes nothing for it."""
-        self.epochs.assign(leader_epoch, self.log_end_offset)
-
     def append_as_leader(
         self, batch: memoryview, leader_epoch: int, verification: Verification | None = None
     ) -> Appended:
-        """Appends a client's batch at the end of the log, or finds that it is there already. The first batch of a
+        """Appends a client's batch to the end of the log, or finds that it is there already. The first batch of a
         transaction needs a `verification`.
 
-        Raises KafkaError with Kafka's code when the batch is not acceptable or cannot be written; then nothing of it
-        is in the log.
+        Raises KafkaError with Kafka's code if the batch is not acceptable or cannot be written; then nothing of it is
+        in the log.
         """
         config = self.segments.config
-        now_ms = self.clock.now_ms()
+        now_ms = self._clock.now_ms()
         fields = check_client_batch(batch, config, now_ms, self.name)
         _, length, _, _, _, attributes, last_delta, _, max_ms, producer_id, producer_epoch, sequence, _ = fields
         if producer_id >= 0:
@@ -229,7 +227,7 @@ class PartitionLog:
         if config.message_timestamp_type == LOG_APPEND_TIME:
             stamp_ms = max_ms = now_ms
         assigned = assigned_batch(batch, fields, base_offset, leader_epoch, stamp_ms)
-        self.write(assigned, length + LENGTH_OVERHEAD, last_offset, max_ms, now_ms, leader_epoch)
+        self._write(assigned, length + LENGTH_OVERHEAD, last_offset, max_ms, now_ms, leader_epoch)
         if producer_id >= 0:
             entry = self.producers.append(
                 producer_id, producer_epoch, sequence, last_sequence, base_offset, last_offset, max_ms
@@ -238,50 +236,128 @@ class PartitionLog:
                 self.producers.begin_txn(producer_id, entry, base_offset)
         return Appended(base_offset, last_offset, stamp_ms, self.log_start_offset, False)
 
-    def append_marker(self, marker: EndMarker, leader_epoch: int) -> Appended:
-        """Ends a producer's transaction. Raises KafkaError if the producer or the coordinator has been replaced."""
-        return append_marker(self, marker, leader_epoch)
+    def append_as_coordinator(self, batch: bytes, leader_epoch: int) -> int:
+        """Appends a batch that a coordinator on this node built, and which therefore needs no validation. Returns its
+        last offset. Raises KafkaError with nothing written.
 
-    def write(
+        A batch of a transaction, one that is too large and one that the log has to stamp take the path of a client's.
+        """
+        size = len(batch)
+        last_delta, max_ms, producer_id = COORDINATOR_FIELDS.unpack_from(batch, ATTRIBUTES_AT)
+        config = self.segments.config
+        if producer_id >= 0 or size > config.max_message_bytes or config.message_timestamp_type == LOG_APPEND_TIME:
+            return self.append_as_leader(memoryview(batch), leader_epoch, BY_COORDINATOR).last_offset
+        base_offset = self.log_end_offset
+        last_offset: int = base_offset + last_delta
+        assigned = ASSIGNED.pack(base_offset, size - LENGTH_OVERHEAD, leader_epoch)
+        self._write((assigned, memoryview(batch)[MAGIC_AT:]), size, last_offset, max_ms, max_ms, leader_epoch)
+        return last_offset
+
+    def append_marker(self, marker: EndMarker, leader_epoch: int) -> Appended:
+        """Ends a producer's transaction. A marker for a transaction that wrote nothing here is written too: it fences
+        older epochs of the producer. Raises KafkaError if the producer or the coordinator has been replaced."""
+        producer_id, producer_epoch = marker.producer_id, marker.producer_epoch
+        self.producers.check_marker(producer_id, producer_epoch, marker.coordinator_epoch, marker.transaction_version)
+        now_ms = self._clock.now_ms()
+        offset = self.log_end_offset
+        is_stamped = self.config.message_timestamp_type == LOG_APPEND_TIME
+        batch = build_marker(marker, offset, leader_epoch, now_ms, log_append_time=is_stamped)
+        self._write((batch,), len(batch), offset, now_ms, now_ms, leader_epoch)
+        self.producers.end_verification(producer_id, producer_epoch, marker.transaction_version)
+        completed = self.producers.end_txn(
+            producer_id, producer_epoch, marker.coordinator_epoch, offset, now_ms, is_aborted=not marker.is_commit
+        )
+        if completed is not None and completed.is_aborted:
+            self.segments.note_aborted(self.producers.aborted_txn(completed))
+        return Appended(offset, offset, now_ms if is_stamped else -1, self.log_start_offset, False)
+
+    def append_at(self, batches: memoryview) -> Appended | None:
+        """Appends batches that already have their offsets and leader epochs, as a follower and a Raft log do: as they
+        are, and in one write if they fit into one segment.
+
+        A batch that is cut off at the end is left out; None if there is no whole one. Raises KafkaError if a batch is
+        corrupt or cannot be written, UnexpectedOffsetError if they do not continue the log.
+        """
+        headers = check_assigned_batches(batches, self.log_end_offset, self.name)
+        if not headers:
+            return None
+        (start, first), (last_start, last) = headers[0], headers[-1]
+        size = last_start + last.size - start
+        if size > self.config.segment_bytes and len(headers) > 1:
+            for position, header in headers:
+                self.append_at(batches[position : position + header.size])
+        else:
+            self._write_together(batches[start : start + size], [(at - start, header) for at, header in headers])
+        return Appended(first.base_offset, last.last_offset, -1, self.log_start_offset, False)
+
+    def _write(
         self, buffers: Sequence[Buffer], size: int, last_offset: int, max_ms: int, now_ms: int, leader_epoch: int
     ) -> None:
-        """Writes one batch to the end of the log, in a new segment if it must."""
+        """Writes one batch to the end of the log, in a new segment if the active one must roll."""
         segments = self.segments
         base_offset = self.log_end_offset
         if leader_epoch != self.epochs.latest:
             self.begin_epoch(leader_epoch)
         if not self.epochs.is_saved:
-            self.save_epochs()
+            self._save_epochs()
         if segments.must_roll(size, last_offset, max_ms, now_ms):
             self.roll(base_offset)
-        self.is_used = True
+        self._is_used = True
         position = segments.write(buffers, size)
         segments.index_batch(base_offset, last_offset, position, size, max_ms)
         self.log_end_offset = last_offset + 1
 
-    def append_at(self, batches: memoryview) -> Appended | None:
-        """Appends batches that have their offsets and epochs already, as a follower or a Raft log does.
+    def _write_together(self, batches: memoryview, headers: Sequence[tuple[int, BatchHeader]]) -> None:
+        """Writes batches that have their offsets to one segment, a new one if the active one must roll."""
+        for _, header in headers:
+            if header.partition_leader_epoch >= 0:
+                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        self._save_epochs()
+        newest_ms = max(header.max_timestamp for _, header in headers)
+        last_offset = headers[-1][1].last_offset
+        if self.segments.must_roll(len(batches), last_offset, newest_ms, self._clock.now_ms()):
+            self.roll(headers[0][1].base_offset)
+        self._is_used = True
+        written_at = self.segments.write((batches,), len(batches))
+        for at, header in headers:
+            self._take(header, written_at + at, batches[at : at + header.size])
 
-        A batch that is cut off at the end is left out; None when there is no whole one. Raises KafkaError when a
-        batch is corrupt or cannot be written, UnexpectedOffsetError when they do not continue the log.
-        """
-        return append_assigned(self, batches)
+    def _take(self, header: BatchHeader, position: int, batch: memoryview) -> None:
+        """A batch that had its offsets was written: brings everything else up to date with it."""
+        if header.base_offset != self.log_end_offset:
+            self.segments.note_gap()
+        self.segments.index_batch(header.base_offset, header.last_offset, position, header.size, header.max_timestamp)
+        self.log_end_offset = header.next_offset
+        aborted = self.producers.replay(header, batch)
+        if aborted is not None:
+            self.segments.note_aborted(aborted)
+
+    def roll(self, base_offset: int) -> None:
+        """Closes the active segment and begins a new one at the log's end, or at a later offset if the next batch has
+        one. An empty active segment that begins there already stays."""
+        if base_offset == self.segments.active.base_offset:
+            return
+        self.segments.roll(base_offset, self.producers.producers)
+        if self.on_roll is not None:
+            self.on_roll(self)
 
     def read(self, offset: int, max_bytes: int, limit: LogPosition, *, whole_first_batch: bool) -> FileRange | None:
-        """The bytes of batches from the one that holds `offset` on, up to `limit`; None when there are none to give.
+        """The bytes of the batches from the one that holds `offset` on, up to `limit`; None if there are none to
+        return.
 
-        With `whole_first_batch` the first batch comes whole even if it is larger than `max_bytes`. After it, the
+        With `whole_first_batch` the first batch is returned whole even if it is larger than `max_bytes`. After it, the
         range may end within a batch. All bytes of a range lie in one segment.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise KafkaError(
                 Error.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} is not within {self.name}, which has {self.log_start_offset}–{self.log_end_offset}",
+                f"Received request for offset {offset} for partition {self.name}, but we only have offsets"
+                f" {self.log_start_offset}–{self.log_end_offset}.",
             )
         if offset >= limit.offset:
             return None
-        self.is_used = True
-        return range_from(self.segments, offset, max_bytes, limit, whole_first_batch=whole_first_batch)
+        self._is_used = True
+        return self.segments.read(offset, max_bytes, limit, whole_first_batch=whole_first_batch)
 
     def is_cold(self, found: FileRange) -> bool:
         """Whether sending the range might wait for the device, so that it should be read ahead elsewhere first."""
@@ -295,24 +371,95 @@ class PartitionLog:
         return LogPosition(offset, place.segment.base_offset, place.position)
 
     def offset_by_timestamp(self, timestamp: int) -> TimestampedOffset | None:
-        """The first record at or after a point in time; None when all are older."""
-        return timestamps.first_at_or_after(self.segments, timestamp, self.log_start_offset)
+        """The first record at or after a point in time; None if all are older."""
+        return timestamps.search(self.segments.disk, partial(self.batch_by_timestamp, timestamp), self.log_start_offset)
+
+    def batch_by_timestamp(self, timestamp: int, start_offset: int) -> timestamps.BatchToSearch | None:
+        """The batch in which `offset_by_timestamp` would look next, to be opened in a thread."""
+        return timestamps.batch_at_or_after(self.segments, timestamp, max(start_offset, self.log_start_offset))
 
     def max_timestamp_offset(self) -> TimestampedOffset | None:
         """The first record with the largest timestamp; None in a log without timestamps."""
-        return timestamps.with_largest_timestamp(self.segments, self.log_start_offset)
+        return timestamps.search(self.segments.disk, self.batch_of_max_timestamp, 0)
+
+    def batch_of_max_timestamp(self, start_offset: int) -> timestamps.BatchToSearch | None:
+        """The batch in which `max_timestamp_offset` would look next, to be opened in a thread."""
+        return timestamps.batch_with_largest_timestamp(self.segments, self.log_start_offset, start_offset)
 
     def unread_timestamps(self, timestamp: int) -> timestamps.Unread | None:
-        """What `offset_by_timestamp` would read first in a log that was found on disk: better done in a thread."""
+        """What `offset_by_timestamp` would first have to read in a log found on disk: better done in a thread."""
         return timestamps.unread(self.segments, timestamp, self.log_start_offset)
 
+    def learn_timestamps(self, found: Iterable[SegmentTimestamp]) -> None:
+        """Takes over what running `unread_timestamps` has read."""
+        timestamps.learn(found)
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest leader epoch of which the log holds a batch, or -1."""
+        return self.epochs.latest
+
+    def begin_epoch(self, leader_epoch: int) -> None:
+        """This replica leads from the log's end on, in a new epoch. The checkpoint gets it with its first batch: an
+        epoch without batches leaves no trace, and a start with many partitions writes nothing for it."""
+        self.epochs.assign(leader_epoch, self.log_end_offset)
+
+    def epoch_of(self, offset: int) -> int:
+        """The leader epoch in which the record at `offset` was written; -1 if that is not known."""
+        return self.epochs.epoch_of(offset)
+
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(the largest epoch at most `epoch`, the offset after its last record); (-1, -1) when that is not known."""
+        """(the largest epoch at most `epoch`, the offset after its last record); (-1, -1) if that is not known."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def _save_epochs(self) -> None:
+        """Brings the checkpoint up to date, if it is not."""
+        if self.epochs.is_saved:
+            return
+        try:
+            self.epochs.save()
+        except OSError as error:
+            raise self.segments.failed_write("note the leader epochs of", error) from error
+        self.segments.unflushed.note(LEADER_EPOCH_CHECKPOINT, FOLDER_ITSELF)
+
+    @property
+    def active_producers(self) -> Mapping[int, ProducerEntry]:
+        """What is known of each producer, by producer id."""
+        return self.producers.producers
+
+    def has_open_txn(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer has a transaction open in this partition, in this epoch."""
+        return self.producers.has_open_txn(producer_id, epoch)
+
+    def check_coordinator(self, producer_id: int, epoch: int) -> None:
+        """Raises KafkaError if a coordinator may not append a batch on behalf of this producer."""
+        self.producers.check_coordinator(producer_id, epoch)
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, *, adds_partition: bool
+    ) -> Verification | None:
+        """To be called before the coordinator is asked whether this partition is in a transaction. None if there is no
+        need to ask: the transaction is open here."""
+        return self.producers.begin_verification(
+            producer_id, epoch, sequence, self._clock.now_ms(), adds_partition=adds_partition
+        )
+
+    def is_verified(self, producer_id: int, epoch: int, verification: Verification) -> bool:
+        """Whether the transaction is open here, or nothing has ended it since the coordinator was asked."""
+        return self.producers.is_verified(producer_id, verification) or self.has_open_txn(producer_id, epoch)
+
+    def expire_producers(self, expiration_ms: int = PRODUCER_ID_EXPIRATION_MS) -> int:
+        """Forgets producers that wrote nothing for so long. Returns how many."""
+        return self.producers.expire(self._clock.now_ms(), expiration_ms)
+
+    def high_watermark_moved(self, high_watermark: int) -> None:
+        """Transactions whose end marker lies below the high watermark no longer hold up readers of committed data."""
+        self.producers.high_watermark_moved(high_watermark)
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """How far a reader of committed data may read: to the first open transaction, or the high watermark."""
-        return max(self.producers.last_stable_offset(high_watermark), self.log_start_offset)
+        stable = self.producers.last_stable_offset(high_watermark)
+        return stable if stable == high_watermark else max(stable, self.log_start_offset)
 
     def last_stable_position(self, high_watermark: LogPosition) -> LogPosition:
         stable = self.last_stable_offset(high_watermark.offset)
@@ -324,42 +471,40 @@ class PartitionLog:
 
     def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTxn]:
         """The aborted transactions that have records between two offsets, in the order of their end markers."""
-        return aborted_between(self.segments, offset, end_offset)
+        return self.segments.aborted_between(offset, end_offset)
 
     def aborted_in(self, found: FileRange, offset: int) -> list[AbortedTxn]:
         """The aborted transactions that may have records in what was read from `offset` on."""
-        return aborted_in_range(self.segments, found, offset, self.log_end_offset)
-
-    def roll(self, base_offset: int) -> None:
-        """Closes the active segment and begins a new one at the log's end, or at a later offset that follows."""
-        if base_offset == self.segments.active.base_offset:
-            return
-        self.segments.roll(base_offset, self.producers.producers)
-        if self.on_roll is not None:
-            self.on_roll(self)
+        return self.segments.aborted_in(found, offset, self.log_end_offset)
 
     def apply_retention(self, high_watermark: int) -> int:
-        """Drops the segments that the topic's settings let go. Returns how many; their files are in `deletions`."""
+        """Drops the segments that the topic's settings no longer retain. Returns how many; their files are unlinked
+        later (`take_due_deletions`)."""
         count = retention.count_expired(
             self.segments,
             log_start_offset=self.log_start_offset,
             log_end_offset=self.log_end_offset,
             high_watermark=high_watermark,
-            now_ms=self.clock.now_ms(),
+            now_ms=self._clock.now_ms(),
         )
         if not count:
             return 0
         closed = min(count, len(self.segments.all) - 1)
         self._drop_oldest(closed)
         if count > closed:
-            # A full disk has no room for the segment that must take the active one's place, but the others are gone.
+            # A full disk has no room for the segment that must replace the active one, but the others are gone by now.
             self.roll(self.log_end_offset)
             self._drop_oldest(1)
-        self.save_epochs()
+        self._save_epochs()
         return count
 
+    @property
+    def has_deletions(self) -> bool:
+        """Whether files of dropped segments are still to be unlinked."""
+        return bool(self.segments.deletions)
+
     def take_due_deletions(self) -> list[Deletion]:
-        """Files of dropped segments whose time has come: to be run, in any thread."""
+        """Files of dropped segments that are due to be unlinked: to be run, in any thread."""
         return self.segments.take_due_deletions()
 
     def put_off(self, deletion: Deletion) -> None:
@@ -370,41 +515,67 @@ class PartitionLog:
         """Records before `offset` no longer exist for readers. Segments that end before it go with retention."""
         if offset > self.log_end_offset:
             raise KafkaError(
-                Error.OFFSET_OUT_OF_RANGE, f"{self.name} cannot start at {offset}: it ends at {self.log_end_offset}"
+                Error.OFFSET_OUT_OF_RANGE,
+                f"Cannot increment the log start offset to {offset} of partition {self.name} since it is larger than"
+                f" the log end offset {self.log_end_offset}",
             )
         if offset > self.log_start_offset:
             self._set_log_start(offset)
-            self.save_epochs()
+            self._save_epochs()
+
+    def _set_log_start(self, offset: int) -> None:
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+
+    def _drop_oldest(self, count: int) -> None:
+        # The start moves before any file goes, so that readers are told where the log starts even if not all files can
+        # be removed: those left before the start go next time. The caller saves the epochs afterwards, because that
+        # fails on a full disk.
+        self._set_log_start(max(self.log_start_offset, self.segments.all[count].base_offset))
+        self.segments.drop(self.segments.all[:count])
 
     def truncate_to(self, offset: int) -> bool:
-        """Removes everything from `offset` on, as a follower does that has what its leader has not. True if there
-        was anything. When a batch straddles the offset, it goes too."""
+        """Removes everything from `offset` on, as a follower does with what its leader does not have. True if there
+        was anything. A batch that straddles the offset goes too."""
         self.epochs.truncate_from_end(min(offset, self.log_end_offset))
         if offset >= self.log_end_offset:
             return False
-        self.save_epochs()
+        self._save_epochs()
         if offset < self.segments.all[0].base_offset:
             self.truncate_fully(offset)
             return True
         self._truncations += 1
         self._stable_position = None
-        cut_from(self, offset)
+        # One segment after the other: if a file cannot be removed, the log ends with it, and its offsets are right.
+        while self.segments.active.base_offset > offset:
+            end_offset = self.segments.active.base_offset
+            self.segments.drop_active()
+            self._end_at(end_offset)
+        self._end_at(self.segments.cut_active(offset))
+        recovery.reload_producers(
+            self._disk, self.producers, self.segments.all, self.log_start_offset, self.log_end_offset
+        )
         return True
 
     def truncate_fully(self, offset: int) -> None:
-        """Removes everything and lets the log go on at `offset`."""
+        """Removes everything; the log continues at `offset`."""
         self._truncations += 1
         self._stable_position = None
         self.segments.replace_all(offset)
         self.epochs.clear()
-        self.save_epochs()
+        self._save_epochs()
         self.producers.clear(offset)
         self.log_start_offset = self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
 
+    def _end_at(self, offset: int) -> None:
+        self.log_end_offset = offset
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.recovery_point = min(self.recovery_point, offset)
+
     def prepare_flush(self) -> Flush:
-        """What to sync so that all that is in the log now survives the machine."""
-        self.save_epochs()
+        """What to sync so that everything now in the log survives a crash of the machine."""
+        self._save_epochs()
         segments = self.segments
         paths, folders = segments.begin_sync()
         if self.log_end_offset > self.recovery_point:
@@ -412,11 +583,11 @@ class PartitionLog:
         return Flush(self.log_end_offset, tuple(paths), folders, self._truncations)
 
     def flushed(self, flush: Flush) -> None:
-        """A flush has run: the log need not be checked before its end offset after a crash."""
+        """A flush has run: after a crash, the log need not be checked before its end offset."""
         if flush.truncations == self._truncations:
             self.recovery_point = max(self.recovery_point, flush.end_offset)
-            self.last_flush_ms = self.clock.now_ms()
-            self.segments.unsynced.end()
+            self.last_flush_ms = self._clock.now_ms()
+            self.segments.unflushed.end_sync()
 
     def flush(self) -> None:
         """Syncs everything, here and now. Waits for the device."""
@@ -424,56 +595,34 @@ class PartitionLog:
         try:
             flush.run(self._disk)
         except OSError as error:
-            raise self.segments.storage_error("flush", error) from error
+            if is_failed_sync(error):
+                self.segments.on_failed_disk(error)
+            raise self.segments.failed_write("flush", error) from error
         self.flushed(flush)
 
-    def expire_producers(self, expiration_ms: int = PRODUCER_ID_EXPIRATION_MS) -> int:
-        return self.producers.expire(self.clock.now_ms(), expiration_ms)
-
     def release_if_idle(self) -> bool:
-        """Called now and then: closes the files of a log that nobody used since the last call. True if it did."""
-        if self.is_used:
-            self.is_used = False
+        """Called now and then: closes the files of a log that was not used since the last call. True if it did."""
+        if self._is_used:
+            self._is_used = False
             return False
         was_awake = self.segments.is_awake()
         self.segments.release()
         return was_awake
 
     def close(self) -> None:
-        """Ends a clean life: indexes and producer state are written, everything is synced, files are closed."""
-        # Where nothing happened since the last clean end, there is nothing to do: idle partitions stop at once.
-        if self._closed_as != (self.end_position, self._truncations) or self.segments.unsynced:
+        """A clean shutdown: indexes and producer state are written, everything is synced, and files are closed."""
+        # If nothing has happened since the last clean shutdown, there is nothing to do: idle partitions stop at once.
+        if self._closed_as != (self.end_position, self._truncations) or self.segments.unflushed:
             self.segments.finish()
             if self.log_end_offset > self.segments.active.base_offset:
-                # A segment that begins at the end has its snapshot already.
+                # A segment that begins at the log's end has its snapshot already.
                 self.segments.snapshot_producers(self.log_end_offset, self.producers.producers)
             self.flush()
             self._closed_as = (self.end_position, self._truncations)
         self.segments.release()
 
     def rename_away(self, unique_hex: str, mark: str) -> str:
-        """Takes the log out of sight at once, by a name that ends in `mark`. Returns the new folder. This object must
-        not be used any more: `is_gone` says so to whoever had work with it in a queue."""
+        """Takes the log out of sight at once, under a name that ends in `mark`. Returns the new folder. This object
+        must not be used any more: `is_gone` says so to anything that had queued work for it."""
         self.is_gone = True
         return self.segments.rename_folder(marked_folder(self.topic, self.partition, unique_hex, mark))
-
-    def save_epochs(self) -> None:
-        """Brings the checkpoint up to date, if it is not."""
-        if self.epochs.is_saved:
-            return
-        try:
-            self.epochs.save()
-        except OSError as error:
-            raise self.segments.storage_error("note the leader epochs of", error) from error
-        self.segments.unsynced.note(LEADER_EPOCH_CHECKPOINT, FOLDER_ITSELF)
-
-    def _set_log_start(self, offset: int) -> None:
-        self.log_start_offset = offset
-        self.epochs.truncate_from_start(offset)
-
-    def _drop_oldest(self, count: int) -> None:
-        # The start moves before any file goes, so that readers are told where the log starts even if not all of them
-        # can be removed: what is left before the start goes next time. The caller saves the epochs afterwards: on a
-        # full disk that fails.
-        self._set_log_start(max(self.log_start_offset, self.segments.all[count].base_offset))
-        self.segments.drop(self.segments.all[:count])

@@ -1,9 +1,9 @@
-"""Opening a partition's folder: what is there, what of it can be trusted, and what has to be made again.
+"""Opening a partition's folder: what is there, what of it can be trusted, and what has to be rebuilt.
 
-After a clean shutdown the files are right as they are: segments are known by their names and lengths, and only the
-last few batches of the last segment are walked over to find the log's end. After a crash, everything from the
-recovery point on (up to there the log was synced) is read once, batch by batch, checksums included: indexes and
-producer state are made anew, and the first thing that is not a whole, valid batch ends the log.
+After a clean shutdown the files are right as they are: segments are known by their names and lengths, and only the last
+few batches of the last segment are walked over to find the log's end. After a crash, everything from the recovery point
+on (the log was synced up to there) is read once, batch by batch, including checksums: indexes and producer state are
+rebuilt, and the log ends at the first thing that is not a whole, valid batch.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from bisect import bisect_right
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.log import aborted_txns, index
-from barnabas.log.checkpoints import CheckpointError, read_topic_id, write_topic_id
-from barnabas.log.deletion import unlink_if_there
+from barnabas.log.folder.checkpoints import CheckpointError, read_topic_id, write_topic_id
+from barnabas.log.folder.deletion import unlink_if_there
 from barnabas.log.leader_epochs import LeaderEpochs
-from barnabas.log.names import (
+from barnabas.log.producers import aborted_txns
+from barnabas.log.producers.producer_snapshot import CorruptSnapshotError, read_snapshot, write_snapshot
+from barnabas.log.producers.producer_state import ProducerState
+from barnabas.log.segments import segment_index
+from barnabas.log.segments.file_names import (
     CLEANED,
     DELETED,
     LEADER_EPOCH_CHECKPOINT,
@@ -34,18 +37,15 @@ from barnabas.log.names import (
     offset_name,
     parse_offset_file,
 )
-from barnabas.log.producer_snapshot import CorruptSnapshotError, read_snapshot, write_snapshot
-from barnabas.log.producer_state import ProducerState
-from barnabas.log.replay import replay_batch
-from barnabas.log.scanning import check_segment, scan
-from barnabas.log.segment import CorruptSegmentError, Segment, create_segment, walk
-from barnabas.log.unsynced import PARENT_FOLDER
+from barnabas.log.segments.segment import CorruptSegmentError, Segment, create_segment, walk
+from barnabas.log.segments.segment_scan import check_segment, scan
+from barnabas.log.segments.unflushed_files import PARENT_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.config.topic import TopicConfig
-    from barnabas.log.aborted_txns import AbortedTxn, Outline
+    from barnabas.config.topic_config import TopicConfig
+    from barnabas.log.producers.aborted_txns import AbortedTxn, Outline
     from barnabas.ports import Disk
     from barnabas.protocol.batch import BatchHeader
     from barnabas.protocol.uuids import Uuid
@@ -63,7 +63,7 @@ class Tail(NamedTuple):
 
 
 class _State(NamedTuple):
-    """What is known while a folder is being opened; the lists, sets and objects in it are changed on the way."""
+    """What is known while a folder is being opened; the lists, sets and objects in it change on the way."""
 
     disk: Disk
     config: TopicConfig
@@ -71,12 +71,14 @@ class _State(NamedTuple):
     snapshots: list[int]
     producers: ProducerState
     epochs: LeaderEpochs
-    unsynced: set[str]
+    unflushed: set[str]
     txn_outlines: dict[int, Outline]
     log_start_offset: int
 
 
 class LoadedLog(NamedTuple):
+    """What a folder holds, once it is ready for use."""
+
     segments: list[Segment]
     log_start_offset: int
     log_end_offset: int
@@ -86,10 +88,10 @@ class LoadedLog(NamedTuple):
     topic_id: Uuid | None
     is_clean: bool = False
     """Whether the files are as a clean shutdown left them."""
-    unsynced: frozenset[str] = frozenset()
-    """Names of files that were made or changed, and have to be synced before the recovery point may move."""
+    unflushed: frozenset[str] = frozenset()
+    """Names of files that were created or changed, and must be synced before the recovery point may move."""
     txn_outlines: Mapping[int, Outline] = MappingProxyType({})
-    """What is known of the indexes of aborted transactions, by the base offset of their segment."""
+    """Outlines of the indexes of aborted transactions, by the base offset of their segment."""
 
 
 def create(disk: Disk, folder: str, partition_name: str, topic_id: Uuid, config: TopicConfig, now_ms: int) -> LoadedLog:
@@ -100,7 +102,7 @@ def create(disk: Disk, folder: str, partition_name: str, topic_id: Uuid, config:
     first.created_ms = now_ms
     made = frozenset((PARENT_FOLDER, PARTITION_METADATA, *_names_of(first)))
     producers, epochs = ProducerState(partition_name), LeaderEpochs(disk, folder)
-    return LoadedLog([first], 0, 0, 0, producers, epochs, topic_id, unsynced=made)
+    return LoadedLog([first], 0, 0, 0, producers, epochs, topic_id, unflushed=made)
 
 
 def load(
@@ -115,7 +117,7 @@ def load(
     now_ms: int,
     producer_expiration_ms: int,
 ) -> LoadedLog:
-    """Everything that is known of a partition's folder. Repairs what it must, and says so in the log."""
+    """Everything that is known of a partition's folder. Repairs what it must, and logs a warning where it does."""
     bases, snapshots, txn_indexes = _survey(disk, folder)
     segments = [Segment(folder, base, disk.size(offset_file(folder, base, LOG))) for base in bases]
     epochs = _load_epochs(disk, folder, segments)
@@ -136,11 +138,11 @@ def load(
     epochs.truncate_from_start(log_start_offset)
     if not epochs.is_saved:
         epochs.save()
-        state.unsynced.add(LEADER_EPOCH_CHECKPOINT)
+        state.unflushed.add(LEADER_EPOCH_CHECKPOINT)
     _remove_stray_snapshots(disk, folder, snapshots, segments)
     if state.producers.end_offset != tail.end_offset:
         if clean_shutdown and not snapshots:
-            # A clean shutdown leaves a snapshot where there are producers: without one there is nothing to replay.
+            # A clean shutdown leaves a snapshot if there are producers: without one there is nothing to replay.
             state.producers.clear(tail.end_offset)
         else:
             _restore_producers(disk, state.producers, segments, snapshots, log_start_offset, tail.end_offset)
@@ -156,49 +158,49 @@ def load(
         epochs,
         read_topic_id(disk, f"{folder}/{PARTITION_METADATA}"),
         clean_shutdown,
-        frozenset(state.unsynced),
+        frozenset(state.unflushed),
         state.txn_outlines,
     )
 
 
 def _trust(state: _State) -> Tail | None:
-    """The end of a log that was shut down cleanly; None when there is no log, or its end contradicts that."""
+    """The end of a log that was shut down cleanly; None if there is no log, or its end contradicts that."""
     if not state.segments:
         return None
     _rebuild_missing_indexes(state, state.segments)
     last = state.segments[-1]
     try:
         return _find_tail(state.disk, last)
-    except (CorruptSegmentError, index.CorruptIndexError) as error:
-        logger.warning("%s was shut down cleanly, but: %s", last.log_path, error)
+    except (CorruptSegmentError, segment_index.CorruptIndexError) as error:
+        logger.warning("recovering %s although it was shut down cleanly: %s", last.log_path, error)
         return None
 
 
 def _recover(state: _State, recovery_point: int) -> None:
-    """Checks everything from the segment on that holds the recovery point."""
+    """Checks everything from the segment that holds the recovery point on."""
     disk, segments = state.disk, state.segments
     first = _number_of(segments, recovery_point)
     _rebuild_missing_indexes(state, segments[:first])
     start = segments[first].base_offset
     _restore_producers(disk, state.producers, segments, state.snapshots, state.log_start_offset, start)
     _recover_segments(state, first)
-    state.unsynced.update(name for segment in segments[first:] for name in _names_of(segment))
-    # What the process before wrote beside the batches, and never came to sync, is as young as they are.
-    state.unsynced.update((PARENT_FOLDER, PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT))
+    state.unflushed.update(name for segment in segments[first:] for name in _names_of(segment))
+    # The previous process may not have synced what it wrote beside these batches either.
+    state.unflushed.update((PARENT_FOLDER, PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT))
 
 
 def reload_producers(
     disk: Disk, producers: ProducerState, segments: list[Segment], log_start_offset: int, log_end_offset: int
 ) -> None:
-    """Brings the producer state of a log that was truncated back to its new end."""
+    """Brings the producer state of a truncated log back to its new end."""
     found = map(parse_offset_file, disk.list_folder(segments[0].folder))
     snapshots = sorted(file[0] for file in found if file is not None and file[1] == PRODUCER_SNAPSHOT)
     _restore_producers(disk, producers, segments, snapshots, log_start_offset, log_end_offset)
 
 
 def rebuild_indexes(disk: Disk, segment: Segment, config: TopicConfig) -> None:
-    """Makes the offset and time index of one segment again from its batches. The log itself stays as it is."""
-    rebuilt = index.ActiveIndex.cleared(disk, segment.folder, segment.base_offset)
+    """Rebuilds the offset and time index of one segment from its batches. The log itself stays as it is."""
+    rebuilt = segment_index.ActiveIndex.cleared(disk, segment.folder, segment.base_offset)
     check_segment(disk, segment, config.index_interval_bytes, rebuilt, _NO_MORE_EPOCHS, lambda _header, _batch: None)
     rebuilt.write_pending()
     if segment.index is not None:
@@ -207,7 +209,7 @@ def rebuild_indexes(disk: Disk, segment: Segment, config: TopicConfig) -> None:
 
 def _survey(disk: Disk, folder: str) -> tuple[list[int], list[int], list[int]]:
     """(base offsets of segments, offsets of producer snapshots, base offsets of the segments with an index of aborted
-    transactions), rising, once leftovers are out of the way."""
+    transactions), in ascending order, once leftovers are out of the way."""
     names = disk.list_folder(folder)
     if any(name.endswith((DELETED, CLEANED, SWAP)) for name in names):
         _finish_interrupted_work(disk, folder, names)
@@ -220,27 +222,27 @@ def _survey(disk: Disk, folder: str) -> tuple[list[int], list[int], list[int]]:
     for suffix in (OFFSET_INDEX, TIME_INDEX, TXN_INDEX):
         for base in found[suffix]:
             if base not in segments:
-                logger.warning("%s has no segment and is removed", offset_file(folder, base, suffix))
+                logger.warning("removing %s, which has no segment", offset_file(folder, base, suffix))
                 disk.unlink(offset_file(folder, base, suffix))
     return sorted(segments), sorted(found[PRODUCER_SNAPSHOT]), sorted(segments.intersection(found[TXN_INDEX]))
 
 
 def _read_txn_indexes(state: _State, folder: str, bases: list[int]) -> int | None:
-    """Takes note of the indexes of aborted transactions. Returns the first segment whose index is damaged."""
+    """Reads the outlines of the indexes of aborted transactions. Returns the first segment whose index is damaged."""
     for base in bases:
         try:
             state.txn_outlines[base] = aborted_txns.read_outline(state.disk, folder, base)
-        except index.CorruptIndexError as error:
-            logger.warning("an index of aborted transactions is made again: %s", error)
+        except segment_index.CorruptIndexError as error:
+            logger.warning("rebuilding an index of aborted transactions: %s", error)
             return base
     return None
 
 
 def _finish_interrupted_work(disk: Disk, folder: str, names: list[str]) -> None:
-    """Removes what was deleted or only half made, and completes exchanges of segments that were decided.
+    """Removes what was deleted or only partly written, and completes swaps of segments that were decided.
 
-    Cleaned segments take the place of the old ones by way of `.swap` names. From the first such name on the exchange
-    is decided; while `.cleaned` names are left, those from the lowest of them on are not.
+    Cleaned segments replace the old ones by way of `.swap` names. A swap is decided once its first file has such a
+    name; while `.cleaned` names are left, swaps from the lowest of those offsets on are not.
     """
     undecided = min(_offsets_of(names, CLEANED), default=None)
     for name in names:
@@ -260,13 +262,13 @@ def _finish_interrupted_work(disk: Disk, folder: str, names: list[str]) -> None:
 
 
 def _offsets_of(names: list[str], mark: str) -> list[int]:
-    """The offsets in the names of segments' files that carry a mark."""
+    """The offsets in the names of the segment files that carry a mark."""
     parsed = (parse_offset_file(name.removesuffix(mark)) for name in names if name.endswith(mark))
     return [file[0] for file in parsed if file is not None]
 
 
 def _make_room_for_swap(disk: Disk, folder: str, base: int, names: list[str]) -> None:
-    """Removes the segments whose offsets the swapped-in one covers."""
+    """Removes the segments whose offsets the one swapped in covers."""
     path = offset_file(folder, base, LOG) + SWAP
     end = base + 1
     for header, _, _ in scan(disk, path, 0, disk.size(path)):
@@ -281,7 +283,7 @@ def _load_epochs(disk: Disk, folder: str, segments: list[Segment]) -> LeaderEpoc
     try:
         return LeaderEpochs.load(disk, folder)
     except CheckpointError as error:
-        logger.warning("%s; the leader epochs are read from the log instead", error)
+        logger.warning("reading the leader epochs from the log instead: %s", error)
     epochs = LeaderEpochs(disk, folder)
     for segment in segments:
         for header, _, _ in scan(disk, segment.log_path, 0, segment.size):
@@ -301,9 +303,9 @@ def _rebuild_missing_indexes(state: _State, segments: list[Segment]) -> None:
     present = set(state.disk.list_folder(segments[0].folder))
     for segment in segments:
         if any(offset_name(segment.base_offset, suffix) not in present for suffix in (OFFSET_INDEX, TIME_INDEX)):
-            logger.warning("an index of %s is missing and is made again", segment.log_path)
+            logger.warning("rebuilding the indexes of %s, of which one is missing", segment.log_path)
             rebuild_indexes(state.disk, segment, state.config)
-            state.unsynced.update(_names_of(segment))
+            state.unflushed.update(_names_of(segment))
 
 
 def _number_of(segments: list[Segment], offset: int) -> int:
@@ -311,11 +313,11 @@ def _number_of(segments: list[Segment], offset: int) -> int:
 
 
 def _find_tail(disk: Disk, segment: Segment) -> Tail:
-    """Walks from the last index entry to the segment's end."""
-    position = index.last_offset_entry(disk, segment.folder, segment.base_offset).position
+    """The end of a segment, found by walking there from its last index entry."""
+    position = segment_index.last_offset_entry(disk, segment.folder, segment.base_offset).position
     end_offset = segment.base_offset
     if position and position >= segment.size:
-        raise index.CorruptIndexError(f"the index of {segment.log_path} leads behind its end, to {position}")
+        raise segment_index.CorruptIndexError(f"the index of {segment.log_path} points past its end, to {position}")
     if segment.size:
         fd = disk.open(segment.log_path, os.O_RDONLY)
         try:
@@ -327,7 +329,7 @@ def _find_tail(disk: Disk, segment: Segment) -> Tail:
 
 
 def _recover_segments(state: _State, first: int) -> None:
-    """Checks the segments from `first` on. A broken batch ends the log there: later segments go."""
+    """Checks the segments from `first` on. The log ends at a corrupt batch: later segments go."""
     disk, segments = state.disk, state.segments
     for number in range(first, len(segments)):
         segment = segments[number]
@@ -337,7 +339,7 @@ def _recover_segments(state: _State, first: int) -> None:
         if _recover_segment(state, segment):
             continue
         for later in segments[number + 1 :]:
-            logger.warning("%s comes after broken data and is removed", later.log_path)
+            logger.warning("removing %s, which follows corrupt data", later.log_path)
             _unlink_segment(disk, later)
             state.txn_outlines.pop(later.base_offset, None)
         del segments[number + 1 :]
@@ -345,16 +347,17 @@ def _recover_segments(state: _State, first: int) -> None:
 
 
 def _recover_segment(state: _State, segment: Segment) -> bool:
-    """Makes indexes and producer state again, and cuts the file after the last valid batch. True if nothing was cut."""
+    """Rebuilds indexes and producer state, and truncates the file after the last valid batch. True if there was no
+    need to."""
     disk, producers, epochs = state.disk, state.producers, state.epochs
-    rebuilt = index.ActiveIndex.cleared(disk, segment.folder, segment.base_offset)
+    rebuilt = segment_index.ActiveIndex.cleared(disk, segment.folder, segment.base_offset)
     unlink_if_there(disk, offset_file(segment.folder, segment.base_offset, TXN_INDEX))
     state.txn_outlines.pop(segment.base_offset, None)
     aborted: list[AbortedTxn] = []
 
     def take(header: BatchHeader, batch: memoryview) -> None:
         _take_epoch(epochs, header)
-        txn = replay_batch(producers, header, batch)
+        txn = producers.replay(header, batch)
         if txn is not None:
             aborted.append(txn)
 
@@ -366,8 +369,10 @@ def _recover_segment(state: _State, segment: Segment) -> bool:
         state.txn_outlines[segment.base_offset] = outline
     if valid_bytes == segment.size:
         return True
-    logger.warning("%s is cut at %d of %d bytes: no valid batch follows", segment.log_path, valid_bytes, segment.size)
-    index.cut_file(disk, segment.log_path, valid_bytes)
+    logger.warning(
+        "truncating %s to %d of %d bytes: no valid batch follows", segment.log_path, valid_bytes, segment.size
+    )
+    segment_index.cut_file(disk, segment.log_path, valid_bytes)
     segment.size = valid_bytes
     return False
 
@@ -375,9 +380,9 @@ def _recover_segment(state: _State, segment: Segment) -> bool:
 def _restore_producers(
     disk: Disk, producers: ProducerState, segments: list[Segment], snapshots: list[int], start: int, end: int
 ) -> None:
-    """Brings the producer state to offset `end`: from the newest good snapshot before it, and the batches after that.
+    """Brings the producer state to offset `end`, from the newest valid snapshot before it and the batches after that.
 
-    Snapshots beyond `end`, and broken ones, are removed.
+    Snapshots beyond `end`, and corrupt ones, are removed.
     """
     folder = segments[0].folder
     producers.clear(start)
@@ -389,7 +394,7 @@ def _restore_producers(
                 producers.restore(read_snapshot(disk, path), offset)
                 break
             except CorruptSnapshotError as error:
-                logger.warning("%s is passed over: %s", path, error)
+                logger.warning("removing the producer snapshot %s: %s", path, error)
         disk.unlink(path)
         snapshots.pop()
     for segment in segments[_number_of(segments, producers.end_offset) :]:
@@ -401,19 +406,19 @@ def _restore_producers(
 
 def _replay_segment(disk: Disk, producers: ProducerState, segment: Segment, end: int) -> None:
     try:
-        position = index.lookup_offset(disk, segment.folder, segment.base_offset, producers.end_offset).position
-    except index.CorruptIndexError as error:
-        logger.warning("%s; the segment is read from its beginning", error)
+        position = segment_index.lookup_offset(disk, segment.folder, segment.base_offset, producers.end_offset).position
+    except segment_index.CorruptIndexError as error:
+        logger.warning("reading the segment from its beginning: %s", error)
         position = 0
     for header, _, data in scan(disk, segment.log_path, position, segment.size):
         if header.base_offset >= end:
             return
         if header.last_offset >= producers.end_offset:
-            replay_batch(producers, header, data)
+            producers.replay(header, data)
 
 
 def _remove_stray_snapshots(disk: Disk, folder: str, snapshots: list[int], segments: list[Segment]) -> None:
-    """Keeps the snapshots at the beginnings of segments, and of the others the newest, if it is within the last."""
+    """Keeps the snapshots at the beginning of segments, and the newest of the others if it is in the last segment."""
     bases = {segment.base_offset for segment in segments}
     strays = [offset for offset in snapshots if offset not in bases]
     if strays and strays[-1] > segments[-1].base_offset:
@@ -424,20 +429,20 @@ def _remove_stray_snapshots(disk: Disk, folder: str, snapshots: list[int], segme
 
 
 def _start_over(state: _State, folder: str) -> None:
-    """An empty log from its start offset on, in place of none, or of one that ends before it starts."""
+    """Begins an empty log at the log start offset, in place of none, or of one that ends before it starts."""
     start = state.log_start_offset
     for segment in state.segments:
-        logger.warning("%s ends before the log starts, at offset %d, and is removed", segment.log_path, start)
+        logger.warning("removing %s, which ends before the log starts at offset %d", segment.log_path, start)
         _unlink_segment(state.disk, segment)
     state.txn_outlines.clear()
     state.segments[:] = [create_segment(state.disk, folder, start, 0)]
-    state.unsynced.update(_names_of(state.segments[0]))
+    state.unflushed.update(_names_of(state.segments[0]))
     state.producers.clear(start)
     state.epochs.clear()
 
 
 def _names_of(segment: Segment) -> list[str]:
-    """Every file that belongs to a segment."""
+    """The name of every file that belongs to a segment."""
     return [offset_name(segment.base_offset, suffix) for suffix in (*SEGMENT_FILES, PRODUCER_SNAPSHOT)]
 
 

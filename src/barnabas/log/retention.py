@@ -1,7 +1,7 @@
-"""Which segments a partition may drop: the oldest ones that are too old, too much, or before the start of the log.
+"""Which segments a partition may drop: the oldest, if past the retention time or size, or before the log start.
 
-A segment goes as a whole or stays. It is as old as its newest record; without timestamps, as its file. Nothing at or
-after the high watermark goes. When even the active segment qualifies, a new one is begun first.
+A segment is dropped as a whole or not at all. It is as old as its newest record or, without timestamps, as its file.
+Nothing at or after the high watermark goes. If even the active segment qualifies, the log rolls first.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.log.segment import Segment
-    from barnabas.log.segments import Segments
+    from barnabas.log.segments.segment import Segment
+    from barnabas.log.segments.segment_list import Segments
 
     Rule = Callable[[Segment, int], bool]
-    """Whether a segment that ends before an offset may go."""
+    """Whether a segment, which ends before the given offset, may go."""
 
 DELETE_POLICY = "delete"
 
@@ -23,7 +23,7 @@ DELETE_POLICY = "delete"
 def count_expired(
     segments: Segments, *, log_start_offset: int, log_end_offset: int, high_watermark: int, now_ms: int
 ) -> int:
-    """How many segments, from the oldest on, the settings let go. Either limit, time or size, is enough."""
+    """How many segments, from the oldest on, may go. Exceeding either limit, time or size, is enough."""
     config = segments.config
     rules: list[Rule] = [lambda segment, end: segment is not segments.active and end <= log_start_offset]
     if DELETE_POLICY in config.cleanup_policy:
@@ -52,7 +52,7 @@ def _newest_record_before(segments: Segments, oldest_ms: int) -> Rule:
 
 
 def _beyond_size(segments: Segments, retention_bytes: int) -> Rule:
-    """A segment may go while what remains without it still fills the limit."""
+    """A segment may go as long as what remains without it still reaches the limit."""
     excess = sum(segment.size for segment in segments.all) - retention_bytes
 
     def is_expired(segment: Segment, _: int) -> bool:

@@ -1,5 +1,5 @@
-"""Cluster metadata as values: Kafka's metadata records, the image they add up to, and the controller's decisions.
+"""Cluster metadata as values: Kafka's metadata records, and the image they add up to.
 
-Everything here is pure. `replay` turns records into an `image`, `snapshot` turns an image back into records,
-`loader` says when a new image may be seen, and `controller` decides which records answer a request.
+Everything here is pure. `replay` turns records into an `image` and decides when a new one may be published;
+`snapshot_records` turns an image back into records; `versions` knows what each metadata.version allows.
 """

@@ -1,10 +1,10 @@
 """The state of the cluster at one offset of the metadata log, as an immutable value.
 
-Consecutive images share every part that did not change, so that `old.topics.get("t") is new.topics.get("t")` tells
-in constant time that nothing happened to a topic. Mappings inside an image are never changed after it was made.
+Consecutive images share every part that did not change, so `old.topics.get("t") is new.topics.get("t")` shows in
+constant time that a topic is unchanged. The mappings inside an image are never modified.
 
-The image holds every kind of metadata record. Those that nothing in this software acts on yet (ACLs, SCRAM
-credentials, quotas, delegation tokens) are kept as the records themselves, so that a snapshot loses nothing.
+The image has the contents of every kind of metadata record. Those that this software does not act on yet (ACLs, SCRAM
+credentials, quotas, delegation tokens) are kept too, so that a snapshot loses nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 NO_LEADER = -1
 RECOVERED = 0
 RECOVERING = 1
-"""Leader recovery states: a leader chosen outside the in-sync set is RECOVERING until it says otherwise."""
+"""Leader recovery states: a leader elected from outside the ISR is RECOVERING until it reports otherwise."""
 
 MIGRATING_DIRECTORY = ZERO_UUID
 UNASSIGNED_DIRECTORY = Uuid(bytes(15) + b"\x01")
@@ -32,12 +32,12 @@ _RESERVED_DIRECTORIES = 100
 
 
 def is_reserved_directory(directory: Uuid) -> bool:
-    """The first hundred ids name no folder but a situation (migrating, unassigned, lost)."""
+    """The first hundred ids do not identify a directory, but a state (migrating, unassigned, lost)."""
     return int.from_bytes(directory, "big") < _RESERVED_DIRECTORIES
 
 
 class PartitionImage(NamedTuple):
-    """One partition. `directories[i]` is the folder that holds the replica on broker `replicas[i]`."""
+    """One partition. `directories[i]` is the directory of the replica on broker `replicas[i]`."""
 
     replicas: tuple[int, ...]
     directories: tuple[Uuid, ...]
@@ -46,7 +46,7 @@ class PartitionImage(NamedTuple):
     leader_epoch: int
     partition_epoch: int
     elr: tuple[int, ...] = ()
-    """Eligible leader replicas: out of sync, but known to hold everything committed."""
+    """Eligible leader replicas: not in sync, but known to have every committed record."""
     last_known_elr: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
     adding_replicas: tuple[int, ...] = ()
@@ -104,7 +104,7 @@ class TopicsImage:
 
 
 class Endpoint(NamedTuple):
-    """Where a listener of a node can be reached."""
+    """The address of a listener of a node."""
 
     name: str
     host: str
@@ -137,7 +137,7 @@ class BrokerImage(NamedTuple):
 
 
 class ResourceType(IntEnum):
-    """What a configuration belongs to; the numbers are those of the protocol and of ConfigRecord."""
+    """What a configuration belongs to, with the codes of the protocol and of ConfigRecord."""
 
     TOPIC = 2
     BROKER = 4
@@ -152,13 +152,13 @@ class ConfigResource(NamedTuple):
 
 
 DEFAULT_BROKERS = ConfigResource(ResourceType.BROKER, "")
-"""The resource of settings for all brokers of the cluster."""
+"""The resource that holds the settings of all brokers of the cluster."""
 
 _NO_CONFIGS: Mapping[str, str] = {}
 
 
 class ConfigsImage:
-    """Dynamic configuration: what was set, resource by resource, without defaults."""
+    """Dynamic configuration by resource: only what was set, without defaults."""
 
     __slots__ = ("resources",)
 
@@ -172,7 +172,7 @@ class ConfigsImage:
         return self.of(ConfigResource(ResourceType.TOPIC, name))
 
     def of_broker(self, broker_id: int | str) -> Mapping[str, str]:
-        """Of one broker, or with the empty string of all brokers of the cluster."""
+        """The settings of one broker, or with an empty string those of all brokers of the cluster."""
         return self.of(ConfigResource(ResourceType.BROKER, str(broker_id)))
 
     def of_group(self, group_id: str) -> Mapping[str, str]:
@@ -187,14 +187,45 @@ class ConfigsImage:
         return f"ConfigsImage({dict(self.resources)!r})"
 
 
+class ConfigOperation(IntEnum):
+    """What IncrementalAlterConfigs does to a setting."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+def edited_list(text: str, operation: ConfigOperation, operand: str) -> str:
+    """A list after APPEND of the entries that it does not have yet, or SUBTRACT of those that it has.
+
+    As in Kafka, entries are compared as text, including any blanks.
+    """
+    parts = [part for part in text.split(",") if part]
+    for part in operand.split(","):
+        if operation is ConfigOperation.APPEND and part not in parts:
+            parts.append(part)
+        elif operation is ConfigOperation.SUBTRACT and part in parts:
+            parts.remove(part)
+    return ",".join(parts)
+
+
 class FeaturesImage(NamedTuple):
     """Finalized feature levels. A feature at level 0 is absent."""
 
     metadata_version: int = 0
-    """0 until the first FeatureLevelRecord, that is in a log that holds nothing yet."""
+    """0 until the first FeatureLevelRecord, that is, while the log is empty."""
     finalized: Mapping[str, int] = {}
     """Without metadata.version."""
     zk_migration_state: int | None = None
+
+    def levels(self, kraft_version: int) -> dict[str, int]:
+        """All finalized levels. kraft.version is finalized by control records, which are not in the image."""
+        return {
+            **self.finalized,
+            versions.FEATURE_NAME: self.metadata_version,
+            versions.KRAFT_FEATURE: kraft_version,
+        }
 
     @property
     def is_elr_enabled(self) -> bool:
@@ -202,7 +233,7 @@ class FeaturesImage(NamedTuple):
 
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
-"""Pairs of entity type and name, sorted by type; no name means the default of that type."""
+"""Pairs of entity type and name, sorted by type; None as the name is the default entity of that type."""
 
 
 class ScramKey(NamedTuple):
@@ -216,11 +247,11 @@ class MetadataImage(NamedTuple):
     cluster_id: str
     offset: int = -1
     epoch: int = 0
-    """The leader epoch of the last record that is in the image."""
+    """The leader epoch of the last record in the image."""
     timestamp_ms: int = -1
-    """When the last batch that is in the image was written."""
+    """When the last batch in the image was written."""
     controller_id: int = -1
-    """The quorum's leader as the last LeaderChange record says it."""
+    """The leader of the quorum according to the last LeaderChange record."""
     features: FeaturesImage = FeaturesImage()
     brokers: Mapping[int, BrokerImage] = {}
     controllers: Mapping[int, m.RegisterControllerRecord] = {}
@@ -228,7 +259,7 @@ class MetadataImage(NamedTuple):
     configs: ConfigsImage = ConfigsImage({})
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = {}
     next_producer_id: int = -1
-    """The first id of the next block to hand out; -1 before the first block."""
+    """The first id of the next block to allocate; -1 before the first block."""
     acls: Mapping[Uuid, m.AccessControlEntryRecord] = {}
     scram_credentials: Mapping[ScramKey, m.UserScramCredentialRecord] = {}
     delegation_tokens: Mapping[str, m.DelegationTokenRecord] = {}
@@ -250,9 +281,9 @@ class TopicChange(NamedTuple):
 
 
 class MetadataDelta(NamedTuple):
-    """The difference between two images, for those who act on changes.
+    """The difference between two images.
 
-    A topic that was deleted and made again under its name is in `deleted_topics` and in `created_topics`.
+    A topic that was deleted and created again with the same name is in both `deleted_topics` and `created_topics`.
     """
 
     created_topics: tuple[TopicImage, ...] = ()
@@ -260,10 +291,24 @@ class MetadataDelta(NamedTuple):
     changed_topics: tuple[TopicChange, ...] = ()
     changed_configs: frozenset[ConfigResource] = frozenset()
     changed_brokers: frozenset[int] = frozenset()
+    changed_sections: frozenset[str] = frozenset()
+    """The names of the other fields of the image that changed."""
 
     @property
     def is_empty(self) -> bool:
+        """Whether nothing changed that a broker acts on. The next producer id concerns only the controller."""
         return not any(self)
+
+
+_WHOLE_SECTIONS = (
+    "controller_id",
+    "features",
+    "controllers",
+    "client_quotas",
+    "acls",
+    "scram_credentials",
+    "delegation_tokens",
+)
 
 
 def diff_among(
@@ -274,7 +319,7 @@ def diff_among(
     resources: Iterable[ConfigResource],
     broker_ids: Iterable[int],
 ) -> MetadataDelta:
-    """What changed, looking only at the named topics, resources and brokers. Naming too many is harmless."""
+    """What changed among the given topics, resources and brokers. Including unchanged ones is harmless."""
     created, deleted, changed = [], [], []
     for topic_id in topic_ids:
         before, after = old.topics.by_id(topic_id), new.topics.by_id(topic_id)
@@ -292,4 +337,10 @@ def diff_among(
         tuple(changed),
         frozenset(resource for resource in resources if old.configs.of(resource) != new.configs.of(resource)),
         frozenset(broker_id for broker_id in broker_ids if old.brokers.get(broker_id) != new.brokers.get(broker_id)),
+        frozenset(name for name in _WHOLE_SECTIONS if _differ(getattr(old, name), getattr(new, name))),
     )
+
+
+def _differ(old: object, new: object) -> bool:
+    # Images share what did not change, so only what was written to needs to be compared.
+    return old is not new and old != new

@@ -1,17 +1,21 @@
-"""Metadata records applied one after the other to a working copy, which freezes into images.
+"""Replays committed metadata records into images, and never publishes one from the middle of a transaction.
 
-A working copy starts from an image and shares its mappings until the first write to each; freezing hands the
-mappings to the new image and starts sharing again. One more topic thus costs a copy of two dictionaries of
-references, however many partitions there are, and a topic that nothing touched stays the same object.
+A metadata transaction (BeginTransaction … EndTransaction) may span batches. Until it ends, readers see the image from
+before it began; if it is aborted, the draft is reset to that image.
 
-The controller works on such a copy too, and never freezes it: then nothing is copied at all.
+A draft (`ImageDraft`) starts from an image and shares each of its mappings until it first writes to it; freezing passes
+the mappings to the new image and starts sharing again. Adding a topic thus costs a copy of two dictionaries of
+references, however many partitions there are, and an unchanged topic remains the same object.
+
+The controller uses a draft too and never freezes it, so nothing is copied there.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from barnabas.metadata import versions
+from barnabas.metadata.conversions import merge, partition_from_record, supported_levels
 from barnabas.metadata.image import (
     BrokerImage,
     ConfigResource,
@@ -27,26 +31,24 @@ from barnabas.metadata.image import (
     TopicsImage,
     diff_among,
 )
-from barnabas.metadata.partitions import merge, partition_from_record
-from barnabas.metadata.registrations import supported_levels
+from barnabas.protocol import messages as m
 from barnabas.protocol.uuids import Uuid, to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from barnabas.protocol import messages as m
-    from barnabas.protocol.structs import Message
+    from barnabas.protocol.compiler.structs import Message
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 class ReplayError(Exception):
-    """A record that does not fit the state before it: the log and this software disagree."""
+    """A record that contradicts the records before it."""
 
 
 class Section(Generic[K, V]):
-    """A mapping that is shared with images until it is written to."""
+    """A mapping that is shared with an image until it is written to (copy on write)."""
 
     __slots__ = ("_is_shared", "data")
 
@@ -67,7 +69,7 @@ class Section(Generic[K, V]):
 
 
 class OpenTopic:
-    """A topic whose partitions are being changed. `missing` counts the gaps below the highest partition."""
+    """A topic whose partitions are being changed. `missing` is the number of gaps below the highest partition."""
 
     __slots__ = ("missing", "name", "partitions", "topic_id")
 
@@ -88,12 +90,12 @@ class OpenTopic:
 
     def close(self) -> TopicImage:
         if self.missing:
-            raise ReplayError(f"topic {self.name} lacks {self.missing} of its {len(self.partitions)} partitions")
+            raise ReplayError(f"topic {self.name} is missing {self.missing} of its {len(self.partitions)} partitions")
         return TopicImage(self.name, self.topic_id, tuple(self.partitions))  # type: ignore[arg-type]
 
 
-class Replay:
-    """The working copy. After `settle`, and outside `apply`, its public mappings are what the records say."""
+class ImageDraft:
+    """The working copy. Its public mappings are up to date after `settle`."""
 
     __slots__ = (
         "_acls",
@@ -160,7 +162,7 @@ class Replay:
     def apply(self, record: Message) -> None:
         handler = self._handlers.get(type(record).__name__)
         if handler is None:
-            raise ReplayError(f"no way to apply a {type(record).__name__}")
+            raise ReplayError(f"{type(record).__name__} cannot be applied to an image")
         handler(self, record)
 
     def settle(self) -> None:
@@ -174,7 +176,7 @@ class Replay:
         self._open.clear()
 
     def freeze(self, *, offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
-        """The image of all records so far. What did not change is the previous image's own object."""
+        """The image of all records so far. It shares what did not change with the previous image."""
         self.settle()
         previous = self._image
         by_name, by_id = self._topics_by_name.freeze(), self._topics_by_id.freeze()
@@ -198,12 +200,12 @@ class Replay:
         )
         return self._image
 
-    def rewound(self, image: MetadataImage) -> Replay:
-        """A working copy that starts from an earlier image again, and keeps what no record of that time says.
+    def rewound(self, image: MetadataImage) -> ImageDraft:
+        """A new draft that starts from an earlier image, but keeps what does not come from the aborted records.
 
-        That is who the controller is, and what was touched since a delta was last asked for.
+        That is the id of the controller, and what was touched since the last `take_delta`.
         """
-        replay = Replay(image)
+        replay = ImageDraft(image)
         replay.controller_id = self.controller_id
         replay._touched_topics = self._touched_topics
         replay._touched_resources = self._touched_resources
@@ -211,7 +213,7 @@ class Replay:
         return replay
 
     def take_delta(self, old: MetadataImage, new: MetadataImage) -> MetadataDelta:
-        """What changed from `old` to `new`, looking only at what was touched since the last time this was asked."""
+        """What changed from `old` to `new`, looking only at what was touched since the last call."""
         delta = diff_among(
             old,
             new,
@@ -225,7 +227,7 @@ class Replay:
         return delta
 
     def partition(self, topic_id: Uuid, partition_id: int) -> PartitionImage | None:
-        """One partition, as far as records were applied, settled or not."""
+        """One partition with all records applied so far, settled or not."""
         partitions = (self._open.get(topic_id) or self._topics_by_id.data[topic_id]).partitions
         return partitions[partition_id] if 0 <= partition_id < len(partitions) else None
 
@@ -255,7 +257,7 @@ class Replay:
 
     def _topic(self, record: m.TopicRecord) -> None:
         if record.name in self._topics_by_name.data or record.topic_id in self._topics_by_id.data:
-            raise ReplayError(f"topic {record.name} ({to_text(record.topic_id)}) exists already")
+            raise ReplayError(f"topic {record.name} ({to_text(record.topic_id)}) already exists")
         topic = TopicImage(record.name, record.topic_id, ())
         self._topics_by_name.writable()[record.name] = topic
         self._topics_by_id.writable()[record.topic_id] = topic
@@ -390,7 +392,7 @@ class Replay:
     def _producer_ids(self, record: m.ProducerIdsRecord) -> None:
         if record.next_producer_id <= self.next_producer_id:
             raise ReplayError(
-                f"the next producer id cannot fall from {self.next_producer_id} to {record.next_producer_id}"
+                f"the next producer id cannot go back from {self.next_producer_id} to {record.next_producer_id}"
             )
         self.next_producer_id = record.next_producer_id
 
@@ -420,7 +422,7 @@ class Replay:
     def _no_op(self, record: m.NoOpRecord) -> None:
         pass
 
-    _handlers: ClassVar[dict[str, Callable[[Replay, Any], None]]] = {
+    _handlers: ClassVar[dict[str, Callable[[ImageDraft, Any], None]]] = {
         "RegisterBrokerRecord": _register_broker,
         "UnregisterBrokerRecord": _unregister_broker,
         "TopicRecord": _topic,
@@ -445,4 +447,82 @@ class Replay:
         "RegisterControllerRecord": _register_controller,
         "ClearElrRecord": _clear_elr,
     }
-    """By the record's name: looking a class up would build it, and few processes meet all kinds."""
+    """Keyed by name, because referring to a class would build it, and few processes see all kinds of records."""
+
+
+class Publication(NamedTuple):
+    image: MetadataImage
+    delta: MetadataDelta
+
+
+class ImageReplay:
+    """Replays a log, starting from an image."""
+
+    __slots__ = ("_before_transaction", "_draft", "_epoch", "_offset", "_published", "_timestamp_ms")
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._published = image
+        self._draft = ImageDraft(image)
+        self._before_transaction: MetadataImage | None = None
+        self._offset, self._epoch, self._timestamp_ms = image.offset, image.epoch, image.timestamp_ms
+
+    @property
+    def image(self) -> MetadataImage:
+        """The last published image."""
+        return self._published
+
+    @property
+    def is_in_transaction(self) -> bool:
+        return self._before_transaction is not None
+
+    def apply_batch(self, records: Iterable[Message], *, last_offset: int, epoch: int, timestamp_ms: int) -> None:
+        """Applies one committed batch. `last_offset` is the offset of its last record."""
+        for record in records:
+            if isinstance(record, m.BeginTransactionRecord):
+                self._begin()
+            elif isinstance(record, m.EndTransactionRecord):
+                self._end()
+            elif isinstance(record, m.AbortTransactionRecord):
+                self._abort()
+            else:
+                self._draft.apply(record)
+        self.skip_batch(last_offset=last_offset, epoch=epoch, timestamp_ms=timestamp_ms)
+
+    def skip_batch(self, *, last_offset: int, epoch: int, timestamp_ms: int) -> None:
+        """Advances past a batch that does not affect the image, such as one of control records."""
+        self._offset, self._epoch, self._timestamp_ms = last_offset, epoch, timestamp_ms
+
+    def set_controller(self, controller_id: int) -> None:
+        self._draft.controller_id = controller_id
+
+    def publish(self) -> Publication | None:
+        """The newest image that may be published and what changed, or None if there is no new one."""
+        if self._before_transaction is not None:
+            if self._before_transaction is self._published:
+                return None
+            old, self._published = self._published, self._before_transaction
+            # A full comparison, because `take_delta` would forget what the open transaction has touched.
+            return Publication(self._published, self._published.diff(old))
+        if self._offset == self._published.offset:
+            return None
+        old, self._published = self._published, self._freeze()
+        return Publication(self._published, self._draft.take_delta(old, self._published))
+
+    def _freeze(self) -> MetadataImage:
+        return self._draft.freeze(offset=self._offset, epoch=self._epoch, timestamp_ms=self._timestamp_ms)
+
+    def _begin(self) -> None:
+        if self.is_in_transaction:
+            raise ReplayError("a transaction begins inside another transaction")
+        self._before_transaction = self._freeze()
+
+    def _end(self) -> None:
+        if not self.is_in_transaction:
+            raise ReplayError("a transaction ends, but none has begun")
+        self._before_transaction = None
+
+    def _abort(self) -> None:
+        if self._before_transaction is None:
+            raise ReplayError("a transaction is aborted, but none has begun")
+        self._draft = self._draft.rewound(self._before_transaction)
+        self._before_transaction = None

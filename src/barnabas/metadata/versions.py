@@ -1,7 +1,7 @@
 """What each metadata.version allows: which records may be written, and in which version.
 
-The finalized metadata.version stands in the metadata log itself. A node writes every record in the version that this
-level prescribes, so that the oldest software that the level admits can read it.
+The finalized metadata.version is part of the metadata log itself. A node writes every record in the version that this
+level prescribes, so that the oldest software that supports the level can read it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, NewType
 
 if TYPE_CHECKING:
     from barnabas.protocol import messages as m
-    from barnabas.protocol.structs import Message
+    from barnabas.protocol.compiler.structs import Message
 
 MetadataVersion = NewType("MetadataVersion", int)
 
@@ -19,7 +19,7 @@ ELR_FEATURE = "eligible.leader.replicas.version"
 KRAFT_FEATURE = "kraft.version"
 
 MINIMUM = MetadataVersion(7)
-"""3.3-IV3, the oldest level that Kafka 4 still opens."""
+"""3.3-IV3, the oldest level that Kafka 4 supports."""
 LATEST = MetadataVersion(30)
 """4.3-IV0."""
 
@@ -46,7 +46,7 @@ SUPPORTED_FEATURES: dict[str, VersionRange] = {
     "transaction.version": VersionRange(0, 2),
     ELR_FEATURE: VersionRange(0, 1),
 }
-"""What this software can work with, as its registrations say."""
+"""The levels that this software supports, as it reports them when it registers."""
 
 BOOTSTRAP_FEATURES: dict[str, int] = {
     FEATURE_NAME: LATEST,
@@ -60,28 +60,28 @@ BOOTSTRAP_FEATURES: dict[str, int] = {
 
 
 class VersionedRecord(NamedTuple):
-    """A metadata record with the version that it is written in."""
+    """A metadata record and the version in which it is written."""
 
     message: Message
     version: int
 
 
 class UnsupportedMetadataVersionError(Exception):
-    """A metadata log or snapshot asks for a level that this software does not work with."""
+    """A metadata log or snapshot has a feature level that this software does not support."""
 
     def __init__(self, feature: str, level: int, supported: VersionRange) -> None:
         if level > supported.highest:
             advice = "it is too new: open the folder with newer software"
         else:
-            advice = "it is too old: raise it first, with software that still supports it"
+            advice = "it is too old: upgrade it first, with software that still supports it"
         super().__init__(
-            f"the metadata is at {feature} {level}, and this version supports {supported.lowest} to "
+            f"the metadata has {feature} {level}, but this version supports {supported.lowest} to "
             f"{supported.highest}; {advice}. Nothing was changed"
         )
 
 
 def check_supported(feature: str, level: int) -> None:
-    """Refuses a level that is too old or too new, or of a feature that only newer software has."""
+    """Raises UnsupportedMetadataVersionError for a level that is too old or too new, or of an unknown feature."""
     supported = SUPPORTED_FEATURES.get(feature, VersionRange(0, 0))
     if level != 0 and not supported.lowest <= level <= supported.highest:
         raise UnsupportedMetadataVersionError(feature, level, supported)
@@ -108,7 +108,7 @@ def supports_cordoned_directories(version: int) -> bool:
 
 
 def raises_leader_epoch_on_isr_shrink(version: int) -> bool:
-    """Before 3.6 brokers noticed a smaller in-sync set only with a new leader epoch."""
+    """Before 3.6, brokers noticed that the ISR had shrunk only if the leader epoch was raised."""
     return version < _ISR_SHRINK_KEEPS_EPOCH
 
 
@@ -121,14 +121,14 @@ def register_broker_version(version: int) -> int:
 
 
 def partition_version(version: int) -> int:
-    """The version of PartitionRecord and of PartitionChangeRecord, which move together."""
+    """The version of PartitionRecord and PartitionChangeRecord, which is always the same."""
     if version >= _ELR:
         return 2
     return 1 if version >= _DIRECTORY_ASSIGNMENT else 0
 
 
 def registration_change_version(change: m.BrokerRegistrationChangeRecord) -> int:
-    """The lowest version that can say this change; Kafka writes no higher one."""
+    """The lowest version that can express this change, which is the one that Kafka writes."""
     if change.cordoned_log_dirs is not None:
         return 3
     if change.log_dirs:

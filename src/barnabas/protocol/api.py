@@ -5,11 +5,11 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from barnabas.protocol.schema import NO_VERSIONS, definitions, parse_versions
+from barnabas.protocol.compiler.schema import NO_VERSIONS, definitions, parse_versions
 
 
 class ApiKey(IntEnum):
-    """The number of each API. Four of them Kafka has removed; their requests have no versions."""
+    """The number of each API. Kafka has removed four of them; their requests have no versions."""
 
     PRODUCE = 0
     FETCH = 1
@@ -107,7 +107,7 @@ class ApiKey(IntEnum):
 
 
 class Api(NamedTuple):
-    """One API as Kafka offers it. A version that Kafka calls unstable does not count."""
+    """One API as Kafka offers it, without versions that Kafka marks as unstable."""
 
     key: ApiKey
     request: str
@@ -156,6 +156,7 @@ def request_header_version(api_key: int, version: int) -> int:
 def response_header_version(api_key: int, version: int) -> int:
     """1 (tagged fields) for a flexible version of a response, else 0.
 
-    An ApiVersions response always has version 0: a client that has yet to learn our versions must be able to read it.
+    An ApiVersions response always has header version 0, because a client that does not know our versions yet must be
+    able to read it.
     """
     return int(api_key != ApiKey.API_VERSIONS and version >= _FLEXIBLE_FROM.get(api_key, _NEVER))

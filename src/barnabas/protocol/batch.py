@@ -1,7 +1,7 @@
 """The record batch of magic 2: the unit that producers send, logs store and consumers fetch.
 
-A broker reads its header of 61 bytes and nothing else. The CRC covers everything from the attributes on, so that
-offset and leader epoch can be written into a batch without computing it again.
+A broker reads only its 61-byte header. The CRC covers everything from the attributes on, so the offset and the leader
+epoch can be written into a batch without recomputing it.
 
     0  base offset            int64
     8  length                 int32, of what follows
@@ -26,11 +26,17 @@ import struct
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from crc32c import crc32c
-
-from barnabas.protocol.compression import Codec, compress
+from barnabas.protocol.checksum import crc32c
+from barnabas.protocol.compression import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress
 from barnabas.protocol.errors import DecodeError, EncodeError
-from barnabas.protocol.record import NO_TIMESTAMP, Record, encode_records, offset_deltas, plain_record
+from barnabas.protocol.record import (
+    NO_TIMESTAMP,
+    Record,
+    decode_section,
+    encode_records,
+    offset_deltas,
+    plain_record,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,7 +53,7 @@ ATTRIBUTES_AT = 21
 MAX_TIMESTAMP_AT = 35
 
 LENGTH_OVERHEAD = 12
-"""Base offset and length itself, which the length does not count."""
+"""The base offset and the length field itself, which the length does not include."""
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME_FLAG = 0x08
@@ -92,7 +98,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The bytes of the whole batch."""
+        """The size of the whole batch in bytes."""
         return self.length + LENGTH_OVERHEAD
 
     @property
@@ -105,10 +111,10 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> Codec:
-        """DecodeError if the attributes name a codec that does not exist."""
+        """Raises DecodeError if the attributes name a codec that does not exist."""
         number = self.attributes & CODEC_MASK
         if number > Codec.ZSTD:
-            raise DecodeError(f"no codec has number {number}")
+            raise DecodeError(f"unknown compression codec {number}")
         return Codec(number)
 
     @property
@@ -125,7 +131,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones of this batch may go, once the cleaner has set it."""
+        """When the tombstones of this batch may be removed, once the cleaner has decided."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 
     @property
@@ -134,27 +140,27 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last record; sequences wrap around to 0 behind 2^31 - 1."""
+        """The sequence of the last record; sequences wrap around to 0 after 2^31 - 1."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
 
 
 def read_header(data: Buffer, pos: int = 0) -> BatchHeader:
-    """The header at `pos` as it stands there; only its presence is checked."""
+    """The header at `pos`. Nothing is validated except that there are enough bytes."""
     try:
         return BatchHeader._make(HEADER.unpack_from(data, pos))
     except struct.error:
-        raise DecodeError(f"a batch header needs {HEADER_SIZE} bytes, {max(0, len(data) - pos)} are left") from None
+        raise DecodeError(f"a batch header needs {HEADER_SIZE} bytes, but {max(0, len(data) - pos)} are left") from None
 
 
 def iter_headers(data: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """The position and header of each whole batch. A batch cut off at the end, as in a fetched range, is left out."""
+    """The position and header of each complete batch. A batch cut off at the end, as in a fetch, is left out."""
     end = len(data)
     while end - pos >= HEADER_SIZE:
         header = read_header(data, pos)
         if header.magic != MAGIC:
-            raise DecodeError(f"the batch at byte {pos} has magic {header.magic}, only {MAGIC} is supported")
+            raise DecodeError(f"the batch at byte {pos} has magic {header.magic}, but only {MAGIC} is supported")
         if header.size < HEADER_SIZE:
             raise DecodeError(f"the batch at byte {pos} claims a length of {header.length} bytes")
         if header.size > end - pos:
@@ -164,10 +170,34 @@ def iter_headers(data: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]
 
 
 def crc_is_valid(data: Buffer, pos: int, size: int) -> bool:
-    """Whether the whole batch of `size` bytes at `pos` has the CRC that its header says."""
+    """Whether the complete batch of `size` bytes at `pos` matches the CRC in its header."""
     (expected,) = _CRC.unpack_from(data, pos + CRC_AT)
     computed: int = crc32c(memoryview(data)[pos + ATTRIBUTES_AT : pos + size])
     return bool(expected == computed)
+
+
+def checked_header(batch: Buffer, pos: int) -> BatchHeader:
+    """The header of a batch that is there as a whole; DecodeError if it is not, or is of another magic."""
+    header = read_header(batch, pos)
+    if header.magic != MAGIC:
+        raise DecodeError(f"the batch has magic {header.magic}, but only {MAGIC} is supported")
+    if header.size < HEADER_SIZE or header.size > len(batch) - pos:
+        raise DecodeError(f"the batch claims a length of {header.length} bytes, but {len(batch) - pos} are left")
+    return header
+
+
+def decode_records(batch: Buffer, pos: int = 0, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
+    """The records of the batch at `pos`, decompressed to at most `max_bytes`.
+
+    Offsets are absolute, and timestamps are those that consumers see. Does not check the CRC (see `crc_is_valid`);
+    raises DecodeError if anything else is wrong with the batch.
+    """
+    header = checked_header(batch, pos)
+    section = decompress(header.codec, memoryview(batch)[pos + HEADER_SIZE : pos + header.size], max_bytes)
+    records = decode_section(section, header.record_count, header.base_offset, header.base_timestamp)
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        return [record._replace(timestamp=header.max_timestamp) for record in records]
+    return records
 
 
 def build_batch(
@@ -187,8 +217,8 @@ def build_batch(
 ) -> bytes:
     """A batch of these records.
 
-    With `log_append_time` the timestamp that counts is the greatest of the records'. `last_offset_delta` is given
-    where records at the end have been compacted away; a batch of no records must have it.
+    With `log_append_time`, the largest timestamp of the records becomes that of all of them. Pass `last_offset_delta`
+    if records at the end have been compacted away; it is required for a batch without records.
     """
     deltas = offset_deltas(records, base_offset)
     last_delta = deltas[-1] if deltas else -1
@@ -228,8 +258,8 @@ def build_plain_batch(
     base_sequence: int = NO_SEQUENCE,
     is_transactional: bool = False,
 ) -> bytes:
-    """A batch of keys and values of one moment, without headers or compression: what coordinators write, at a third of
-    what `build_batch` costs for as much."""
+    """A batch of keys and values with a single timestamp, without headers or compression. This is what coordinators
+    write, at a third of the cost of `build_batch`."""
     count = len(pairs)
     header = _COVERED.pack(
         TRANSACTIONAL_FLAG * is_transactional,
@@ -246,6 +276,6 @@ def build_plain_batch(
 
 
 def _with_checksum(base_offset: int, leader_epoch: int, covered: bytes | bytearray) -> bytes:
-    """The batch around what its checksum covers, which is all from the attributes on."""
+    """Prepends the first half of the header to `covered`, which is everything from the attributes on."""
     length = ATTRIBUTES_AT - LENGTH_OVERHEAD + len(covered)
     return _UNCOVERED.pack(base_offset, length, leader_epoch, MAGIC, crc32c(covered)) + covered

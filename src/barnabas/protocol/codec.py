@@ -3,18 +3,18 @@
     data = encode(messages.MetadataRequest(topics=None), 12)
     request = decode(messages.MetadataRequest, data, 12)
 
-The function that writes or reads a (class, version) is compiled from its schema on first use and kept. There are as
-many as the schema file has structs and versions, so nobody can make the cache grow beyond that.
+The function that writes or reads a (class, version) is compiled from its schema on first use and cached. The cache is
+bounded by the number of structs and versions in the schema file.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from barnabas.protocol.decoder import Reader, compile_reader
-from barnabas.protocol.encoder import Writer, compile_writer
+from barnabas.protocol.compiler.decoder import Reader, compile_reader
+from barnabas.protocol.compiler.encoder import Writer, compile_writer
+from barnabas.protocol.compiler.structs import Struct, spec_of
 from barnabas.protocol.errors import DecodeError, EncodeError, UnknownFormatError
-from barnabas.protocol.structs import Struct, spec_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,14 +30,14 @@ _readers: dict[tuple[type[Struct], int], Reader] = {}
 
 
 def encode(message: Struct, version: int) -> bytes:
-    """The bytes of a message; EncodeError if this version cannot express it."""
+    """The bytes of a message. Raises EncodeError if this version cannot express it."""
     out = bytearray()
     writer(type(message), version)(message, out)
     return bytes(out)
 
 
 def decode(cls: type[T], data: Buffer, version: int, offset: int = 0) -> T:
-    """The message that fills `data` from `offset` to its end; DecodeError if it does not."""
+    """The message that fills `data` from `offset` to its end. Raises DecodeError if it does not."""
     message, end = decode_prefix(cls, data, version, offset)
     if end != len(data):
         raise DecodeError(f"{cls.__qualname__} version {version} ends at byte {end} of {len(data)}")
@@ -45,16 +45,16 @@ def decode(cls: type[T], data: Buffer, version: int, offset: int = 0) -> T:
 
 
 def decode_prefix(cls: type[T], data: Buffer, version: int, offset: int = 0) -> tuple[T, int]:
-    """The message at `offset` and the position behind it; DecodeError if there is none."""
+    """The message at `offset` and the position after it. Raises DecodeError if there is none."""
     if offset < 0:
-        raise ValueError(f"{offset} is no position")
+        raise ValueError(f"the offset must not be negative: {offset}")
     return reader(cls, version)(data, offset)
 
 
 def writer(cls: type[T], version: int) -> Callable[[T, bytearray], None]:
-    """The function that appends objects of a class, also of a struct inside a message, to a bytearray.
+    """The function that appends objects of a class (a message or a struct inside one) to a bytearray.
 
-    It raises EncodeError like `encode`; what it has appended until then is left there.
+    It raises EncodeError like `encode`, and leaves in place what it has appended up to that point.
     """
     return _writers.get((cls, version)) or _writer(cls, version)
 

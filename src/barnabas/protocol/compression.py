@@ -1,10 +1,10 @@
 """The codecs of record batches, in the framing that Kafka's clients use.
 
-gzip and zstd are plain streams. LZ4 is its frame format with independent blocks, as Kafka's reader refuses linked
-ones. Snappy is what the Java library calls its stream: a header, then blocks of at most 32 KiB, each with its length
-in front; librdkafka writes a single raw block without any of this, and both are read.
+gzip and zstd are plain streams. LZ4 uses its frame format with independent blocks, because Kafka's reader rejects
+linked ones. Snappy uses the stream format of the Java library: a header, then blocks of at most 32 KiB, each preceded
+by its length. librdkafka writes a single raw block without any framing instead; both can be read.
 
-What a small input may expand to is bounded: by the size it declares, or by giving the decompressor no more room.
+How far a small input may expand is bounded: by the size it declares, or by the size of the output buffer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _XERIAL_VERSION = 1
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _BLOCK_LENGTH = struct.Struct(">i")
 _SNAPPY_EXPANSION_MAX = 32
-"""Three bytes of snappy copy at most 64: what claims to expand further is damaged."""
+"""Three bytes of Snappy can copy at most 64, so data that claims to expand further is corrupt."""
 
 _ROOM_BYTES_MIN = 64 * 1024
 _ROOM_FACTOR = 4
@@ -38,7 +38,7 @@ _NO_ROOM = "failed to write whole buffer"
 
 
 class NoRoomError(DecodeError):
-    """There is less room than the data needs when it is decompressed."""
+    """The decompressed data does not fit into the room it was given."""
 
 
 class Codec(IntEnum):
@@ -62,7 +62,7 @@ LEVELS: dict[Codec, tuple[int, int, int]] = {
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """`data` as a producer would compress it; ValueError if the codec has no such level."""
+    """`data` as a producer would compress it. Raises ValueError if the codec has no such level."""
     if codec is Codec.NONE:
         return bytes(data)
     if codec is Codec.SNAPPY:
@@ -82,7 +82,7 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: Codec, data: Buffer, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes:
-    """What was compressed; DecodeError if `data` is damaged or expands to more than `max_bytes`."""
+    """The original data. Raises DecodeError if `data` is corrupt or expands to more than `max_bytes`."""
     if codec is Codec.NONE:
         if len(data) > max_bytes:
             raise _too_large(codec, max_bytes)
@@ -92,10 +92,32 @@ def decompress(codec: Codec, data: Buffer, max_bytes: int = DECOMPRESSED_BYTES_M
     return _decompress_growing(codec, data, max_bytes)
 
 
-def decompress_into(codec: Codec, data: Buffer, out: memoryview) -> int:
-    """Puts what was compressed at the beginning of `out` and returns its size, for those who keep such room at hand.
+def decompressed_beginnings(
+    codec: Codec, data: Buffer, max_bytes: int = DECOMPRESSED_BYTES_MAX
+) -> Iterator[tuple[memoryview, bool]]:
+    """Longer and longer beginnings of what was compressed, each with whether it is all, for those who may find what
+    they look for before the end. DecodeError as for `decompress`."""
+    if codec in (Codec.NONE, Codec.SNAPPY):
+        yield memoryview(data if codec is Codec.NONE else decompress(codec, data, max_bytes)), True
+        return
+    room = min(_ROOM_BYTES_MIN, max_bytes)
+    while True:
+        out = memoryview(bytearray(room))
+        try:
+            yield out[: _decompress_stream_into(codec, data, out)], True
+            return
+        except NoRoomError:
+            # The room is filled up to its end with what fits.
+            if room >= max_bytes:
+                raise
+        yield out, False
+        room = min(room * _ROOM_FACTOR, max_bytes)
 
-    NoRoomError if it does not fit, DecodeError if `data` is damaged.
+
+def decompress_into(codec: Codec, data: Buffer, out: memoryview) -> int:
+    """Decompresses to the beginning of `out` and returns the size, for callers that reuse a buffer.
+
+    Raises NoRoomError if it does not fit, and DecodeError if `data` is corrupt.
     """
     if codec is Codec.NONE:
         if len(data) > len(out):
@@ -108,7 +130,7 @@ def decompress_into(codec: Codec, data: Buffer, out: memoryview) -> int:
 
 
 def _decompress_growing(codec: Codec, data: Buffer, max_bytes: int) -> bytes:
-    """Streams do not say how long they are: give more room until the output fits."""
+    """Streams do not declare their size, so the buffer grows until the output fits."""
     room = min(max(_ROOM_BYTES_MIN, _ROOM_FACTOR * len(data)), max_bytes)
     while True:
         out = memoryview(bytearray(room))
@@ -126,7 +148,7 @@ def _decompress_stream_into(codec: Codec, data: Buffer, out: memoryview) -> int:
     except cramjam.DecompressionError as error:
         if _NO_ROOM in str(error):
             raise _too_large(codec, len(out)) from None
-        raise DecodeError(f"damaged {codec.name.lower()} data: {error}") from None
+        raise DecodeError(f"corrupt {codec.name.lower()} data: {error}") from None
     return size
 
 
@@ -155,7 +177,7 @@ def _decompress_snappy(data: Buffer, max_bytes: int) -> bytes:
         try:
             decompressed.append(bytes(cramjam.snappy.decompress_raw(block)))
         except cramjam.DecompressionError as error:
-            raise DecodeError(f"damaged snappy data: {error}") from None
+            raise DecodeError(f"corrupt snappy data: {error}") from None
     return b"".join(decompressed)
 
 
@@ -168,16 +190,16 @@ def _decompress_snappy_into(data: Buffer, out: memoryview) -> int:
         try:
             cramjam.snappy.decompress_raw_into(block, out[position:behind])
         except cramjam.DecompressionError as error:
-            raise DecodeError(f"damaged snappy data: {error}") from None
+            raise DecodeError(f"corrupt snappy data: {error}") from None
         position = behind
     return position
 
 
 def _snappy_block_size(block: memoryview) -> int:
-    """How long a block says it is when it is decompressed."""
+    """The decompressed size that a block declares."""
     size, _ = read_uvarint(block, 0)
     if size > len(block) * _SNAPPY_EXPANSION_MAX:
-        raise DecodeError(f"damaged snappy data: a block of {len(block)} bytes claims to hold {size}")
+        raise DecodeError(f"corrupt snappy data: a block of {len(block)} bytes claims to hold {size}")
     return size
 
 
@@ -186,14 +208,14 @@ def _snappy_blocks(view: memoryview) -> Iterator[memoryview]:
         yield view
         return
     if len(view) < _XERIAL_HEADER.size:
-        raise DecodeError("damaged snappy data: the header is cut short")
+        raise DecodeError("corrupt snappy data: the header is truncated")
     pos = _XERIAL_HEADER.size
     while pos < len(view):
         if len(view) - pos < _BLOCK_LENGTH.size:
-            raise DecodeError("damaged snappy data: a block's length is cut short")
+            raise DecodeError("corrupt snappy data: the length of a block is truncated")
         (length,) = _BLOCK_LENGTH.unpack_from(view, pos)
         pos += _BLOCK_LENGTH.size
         if not 0 < length <= len(view) - pos:
-            raise DecodeError(f"damaged snappy data: a block claims {length} bytes, {len(view) - pos} are left")
+            raise DecodeError(f"corrupt snappy data: a block claims {length} bytes, but {len(view) - pos} are left")
         yield view[pos : pos + length]
         pos += length

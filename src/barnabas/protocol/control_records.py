@@ -1,7 +1,7 @@
 """Control records: what a control batch holds instead of a client's records.
 
-The key is a version and a type, both int16. A transaction marker's value starts with a version, too, ahead of an
-EndTxnMarker. The values that Raft and snapshots write are messages whose first field is their version.
+The key is a version and a type, both int16. The value of a transaction marker is a version followed by an EndTxnMarker.
+The values that Raft and snapshots write are messages whose first field is their version.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.protocol import messages
 from barnabas.protocol.codec import decode, writer
+from barnabas.protocol.compiler.structs import Message, message_class
 from barnabas.protocol.errors import DecodeError, EncodeError, UnknownFormatError
-from barnabas.protocol.structs import Message, message_class
 
 if TYPE_CHECKING:
     from barnabas.protocol.varint import Buffer
@@ -51,21 +51,21 @@ def encode_key(record_type: ControlRecordType) -> bytes:
 
 
 def decode_key(key: Buffer) -> ControlRecordType:
-    """The type of a control record. A later version of the key may be longer, but starts like ours."""
+    """The type of a control record. Later versions of the key may be longer, but start in the same way."""
     try:
         version, number = _KEY.unpack_from(key)
     except struct.error:
-        raise DecodeError(f"the key of a control record needs {_KEY.size} bytes, not {len(key)}") from None
+        raise DecodeError(f"the key of a control record needs {_KEY.size} bytes, but has {len(key)}") from None
     if version < 0:
-        raise DecodeError(f"the key of a control record has version {version}")
+        raise DecodeError(f"the key of a control record has the invalid version {version}")
     try:
         return ControlRecordType(number)
     except ValueError:
-        raise UnknownFormatError(f"no control record has type {number}") from None
+        raise UnknownFormatError(f"unknown control record type {number}") from None
 
 
 def encode_control_record(message: Message) -> tuple[bytes, bytes]:
-    """The key and value of a control record of Raft or of a snapshot."""
+    """The key and value of a control record of Raft or a snapshot."""
     name = type(message).__name__
     if name not in _TYPES:
         raise EncodeError(f"{name} is not the value of a control record")
@@ -88,7 +88,7 @@ def decode_control_record(key: Buffer, value: Buffer) -> tuple[ControlRecordType
     """The type and the content of a control record; for a transaction marker an EndTxnMarker."""
     record_type = decode_key(key)
     if len(value) < _VERSION.size:
-        raise DecodeError(f"the value of a {record_type.name} control record has {len(value)} bytes")
+        raise DecodeError(f"the value of a {record_type.name} control record has only {len(value)} bytes")
     (version,) = _VERSION.unpack_from(value)
     if record_type in _MESSAGE_NAMES:
         return record_type, decode(message_class(_MESSAGE_NAMES[record_type]), value, version)

@@ -1,4 +1,4 @@
-"""Kafka's error codes, the exception that carries one through our own code, and those of malformed data."""
+"""Kafka's error codes, the exception that carries one of them, and the exceptions for malformed data."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Error(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether a client may send the same request again and expect another answer."""
+        """Whether a client may retry the same request and expect a different result."""
         return self in _RETRIABLE
 
 
@@ -189,7 +189,7 @@ _RETRIABLE = frozenset(
 
 
 class KafkaError(Exception):
-    """A request, or a part of one, that is answered with an error code and a message for people."""
+    """A request, or part of one, that fails with an error code and a human-readable message."""
 
     def __init__(self, error: Error, message: str = "") -> None:
         super().__init__(error, message)
@@ -201,11 +201,11 @@ class KafkaError(Exception):
 
 
 class DecodeError(ValueError):
-    """Input that is not what its format says: truncated, oversized, or inconsistent with itself."""
+    """Input that violates its format: truncated, oversized, or inconsistent."""
 
 
 class UnknownFormatError(DecodeError):
-    """Input of a type or version that this software does not know: sound, as far as anybody here can tell."""
+    """Input of an unknown type or version, which may well be valid for newer software."""
 
 
 class EncodeError(ValueError):

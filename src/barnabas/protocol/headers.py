@@ -1,7 +1,8 @@
 """What precedes the body of a request and of a response.
 
-A request's header is read once for every frame, before it is known whether the rest can be understood, and so by
-hand: the first eight bytes are the same in all versions, and the client id keeps its 16-bit length in flexible ones.
+The request header is parsed by hand, because that happens once per frame, before it is known whether the rest can be
+understood. The first eight bytes are the same in all versions, and the client id keeps its 16-bit length in flexible
+ones.
 
     api key     int16
     api version int16
@@ -22,6 +23,9 @@ from barnabas.protocol.varint import Buffer, read_uvarint
 _REQUEST_PREFIX = struct.Struct(">hhih")
 _CORRELATION_ID = struct.Struct(">i")
 
+TAGS_MAX = 1000
+"""Of a header. Kafka's own have one at most."""
+
 
 class RequestHeader(NamedTuple):
     api_key: int
@@ -33,20 +37,20 @@ class RequestHeader(NamedTuple):
 
 
 def parse_request_header(data: Buffer, offset: int = 0) -> RequestHeader:
-    """The header of a request, also of an API or version that we do not know; DecodeError if it is malformed.
+    """The header of a request, even of an unknown API or version. Raises DecodeError if it is malformed.
 
-    The header of an unknown API is taken for one without tags, as nobody will read the body.
+    The header of an unknown API is assumed to have no tags, since its body will not be read.
     """
     try:
         api_key, api_version, correlation_id, length = _REQUEST_PREFIX.unpack_from(data, offset)
     except struct.error:
-        raise DecodeError(f"a request header needs 10 bytes, {max(0, len(data) - offset)} are left") from None
+        raise DecodeError(f"a request header needs 10 bytes, but {max(0, len(data) - offset)} are left") from None
     pos = offset + _REQUEST_PREFIX.size
     client_id = None
     if length >= 0:
         end = pos + length
         if end > len(data):
-            raise DecodeError(f"the client id claims {length} bytes, {len(data) - pos} are left")
+            raise DecodeError(f"the client id claims {length} bytes, but {len(data) - pos} are left")
         try:
             client_id = str(data[pos:end], "utf-8")
         except UnicodeDecodeError as error:
@@ -75,7 +79,7 @@ def parse_response_header(data: Buffer, api_key: int, api_version: int, offset: 
     try:
         (correlation_id,) = _CORRELATION_ID.unpack_from(data, offset)
     except struct.error:
-        raise DecodeError(f"a response header needs 4 bytes, {max(0, len(data) - offset)} are left") from None
+        raise DecodeError(f"a response header needs 4 bytes, but {max(0, len(data) - offset)} are left") from None
     pos = offset + _CORRELATION_ID.size
     if response_header_version(api_key, api_version):
         pos = _skip_tags(data, pos)
@@ -86,10 +90,12 @@ def _skip_tags(data: Buffer, pos: int) -> int:
     if pos < len(data) and data[pos] == 0:
         return pos + 1
     count, pos = read_uvarint(data, pos)
+    if count > TAGS_MAX:
+        raise DecodeError(f"the header claims {count} tagged fields, but the limit is {TAGS_MAX}")
     for _ in range(count):
         _, pos = read_uvarint(data, pos)
         size, pos = read_uvarint(data, pos)
         pos += size
         if pos > len(data):
-            raise DecodeError(f"a tagged field of the header claims {size} bytes, the frame ends before")
+            raise DecodeError(f"a tagged field of the header claims {size} bytes, but the frame ends before that")
     return pos

@@ -3,8 +3,8 @@
 # ruff: noqa: A002 -- Kafka has fields called id and type
 from typing import TypeAlias, TypeVar
 
-from barnabas.protocol.structs import Message as Message
-from barnabas.protocol.structs import Struct as Struct
+from barnabas.protocol.compiler.structs import Message as Message
+from barnabas.protocol.compiler.structs import Struct as Struct
 from barnabas.protocol.uuids import Uuid
 
 _T = TypeVar("_T")

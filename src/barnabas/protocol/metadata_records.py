@@ -1,14 +1,14 @@
-"""The values of the records of `__cluster_metadata`: a frame version, the record's type and version, its body.
+"""The values of the records of `__cluster_metadata`: a frame version, the record's type and version, and its body.
 
-The three numbers are unsigned varints. Other records with the type "metadata" (those of remote storage) number their
-types on their own and do not belong here.
+The three numbers are unsigned varints. The schemas have other messages of type "metadata" (those of remote storage),
+which have type numbers of their own and do not belong here.
 """
 
 from __future__ import annotations
 
 from barnabas.protocol.codec import decode, writer
+from barnabas.protocol.compiler.structs import Message, message_class
 from barnabas.protocol.errors import EncodeError, UnknownFormatError
-from barnabas.protocol.structs import Message, message_class
 from barnabas.protocol.varint import Buffer, read_uvarint, write_uvarint
 
 FRAME_VERSION = 1
@@ -59,13 +59,13 @@ def encode_record(record: Message, version: int) -> bytes:
 def decode_record(data: Buffer) -> tuple[Message, int]:
     """The record that a value of the metadata log holds, and its version.
 
-    Raises UnknownFormatError for one that this software does not know, DecodeError for one that is damaged.
+    Raises UnknownFormatError if this software does not know it, and DecodeError if it is corrupt.
     """
     frame_version, pos = read_uvarint(data, 0)
     if frame_version != FRAME_VERSION:
-        raise UnknownFormatError(f"a metadata record has frame version {FRAME_VERSION}, not {frame_version}")
+        raise UnknownFormatError(f"unknown frame version {frame_version}, expected {FRAME_VERSION}")
     api_key, pos = read_uvarint(data, pos)
     version, pos = read_uvarint(data, pos)
     if api_key not in RECORD_NAMES:
-        raise UnknownFormatError(f"no metadata record has type {api_key}")
+        raise UnknownFormatError(f"unknown metadata record type {api_key}")
     return decode(message_class(RECORD_NAMES[api_key]), data, version, pos), version

@@ -1,4 +1,4 @@
-"""Topic ids, directory ids and incarnation ids: 16 bytes, shown as 22 characters of URL-safe base64."""
+"""Topic ids, directory ids and incarnation ids: 16 bytes, written as 22 characters of URL-safe base64."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def to_text(uuid: Uuid) -> str:
 
 
 def from_text(text: str) -> Uuid:
-    """The id that `to_text` shows as `text`; raises ValueError for anything else."""
+    """The id that `to_text` writes as `text`. Raises ValueError for anything else."""
     try:
         if len(text) != _TEXT_LENGTH or "+" in text or "/" in text:
             raise ValueError

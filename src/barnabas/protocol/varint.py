@@ -1,7 +1,7 @@
-"""Variable-length integers: seven bits a byte, least significant first, high bit set on all but the last.
+"""Variable-length integers: seven bits per byte, least significant first, high bit set on all but the last.
 
 Kafka uses three kinds: unsigned ones for lengths and tags, and zigzag-encoded signed ones of 32 and 64 bits inside
-records. A reader takes anything that is indexed like bytes and returns the value and the position behind it.
+records. A reader takes anything that is indexed like bytes and returns the value and the position after it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _UINT64_MAX = (1 << 64) - 1
 
 
 def read_uvarint(data: Buffer, pos: int) -> tuple[int, int]:
-    """An unsigned varint of at most 32 bits. Up to three bytes, that is nearly always, it is read without a loop."""
+    """An unsigned varint of at most 32 bits. Up to three bytes, which is nearly always, it is read without a loop."""
     try:
         first = data[pos]
         if first < 0x80:
@@ -67,7 +67,7 @@ def _read_unsigned(data: Buffer, pos: int, bytes_max: int, value_max: int) -> tu
 
 def write_uvarint(out: bytearray, value: int) -> None:
     if not 0 <= value <= _UINT32_MAX:
-        raise EncodeError(f"{value} is out of the range of an unsigned varint of 32 bits")
+        raise EncodeError(f"{value} is out of range for an unsigned varint of 32 bits")
     while value > 0x7F:
         out.append((value & 0x7F) | 0x80)
         value >>= 7
@@ -79,7 +79,7 @@ def write_varint(out: bytearray, value: int) -> None:
         out.append(value << 1)
         return
     if not -(1 << 31) <= value < 1 << 31:
-        raise EncodeError(f"{value} is out of the range of a varint of 32 bits")
+        raise EncodeError(f"{value} is out of range for a varint of 32 bits")
     write_uvarint(out, (value << 1) ^ (value >> 31))
 
 
@@ -96,7 +96,7 @@ def _encoded(value: int) -> bytes:
 
 _SHORT_MAX = 512
 _SHORT = tuple(_encoded(value) for value in range(_SHORT_MAX))
-"""Lengths of keys, values and records of coordinators, looked up."""
+"""The lengths of most keys, values and records of coordinators, encoded in advance."""
 
 
 def write_varlong(out: bytearray, value: int) -> None:
@@ -104,7 +104,7 @@ def write_varlong(out: bytearray, value: int) -> None:
         out.append(value << 1)
         return
     if not -(1 << 63) <= value < 1 << 63:
-        raise EncodeError(f"{value} is out of the range of a varint of 64 bits")
+        raise EncodeError(f"{value} is out of range for a varint of 64 bits")
     raw = (value << 1) ^ (value >> 63)
     while raw > 0x7F:
         out.append((raw & 0x7F) | 0x80)

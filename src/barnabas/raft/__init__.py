@@ -1,5 +1,6 @@
 """The metadata quorum: Kafka's Raft (KRaft), as a pure core with a driver around it.
 
-`core` decides, `driver` keeps what it decides durable and says what is committed. `log`, `quorum_state` and
-`snapshots` are its files; `format` makes them for a new cluster.
+`core` decides, `driver` makes the decisions durable and reports what is committed, and `image_publisher` replays that
+into images for the broker and the controller. `metadata_log`, `quorum_state` and `snapshots` are the files; `format`
+creates them for a new cluster.
 """

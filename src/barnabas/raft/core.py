@@ -1,14 +1,14 @@
-"""KRaft's rules without any input or output: messages and ticks in, `Ready` out.
+"""KRaft's rules without any I/O: messages and ticks in, `Ready` out.
 
-Who drives the core does with each `Ready`, in this order: make `hard_state` durable, append `entries` to the log,
-send `messages`, and tell readers about `high_watermark` and `role`. When entries are durable it steps `Flushed`.
+The driver handles each `Ready` in this order: make `hard_state` durable, append `entries` to the log, send `messages`,
+and publish `high_watermark` and `role`. When entries are durable, it steps `Flushed`.
 
 An *epoch* has at most one leader, elected by a majority of the voters, each of which votes once per epoch and only
-for a candidate whose log is at least as long as its own. Records are committed below the *high watermark*: the
-highest offset that a majority of voters has durably, once it has reached the leader's own epoch. A quorum of one
-elects itself in its first tick, and its high watermark is what it has flushed.
+for a candidate whose log is at least as up to date as its own. Records below the *high watermark* are committed: it is
+the highest offset up to which a majority of the voters have durable logs, once it has reached the leader's own epoch. A
+quorum of one elects itself in its first tick, and its high watermark is what it has flushed.
 
-Offsets are ends: exclusive, the offset of the next record.
+End offsets are exclusive: they are the offset of the next record.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class Role(Enum):
 
 
 class Voter(NamedTuple):
-    """A member of the quorum. The directory tells a node with a new disk from the one that voted before."""
+    """A member of the quorum. The directory id distinguishes a node with a new disk from the one that voted before."""
 
     id: int
     directory_id: Uuid
 
 
 class HardState(NamedTuple):
-    """What must survive a crash: else a node could vote twice in an epoch, or lead an old one again."""
+    """What must survive a crash: otherwise a node could vote twice in an epoch, or lead an old one again."""
 
     epoch: int = 0
     leader_id: int = NO_NODE
@@ -51,14 +51,14 @@ class HardState(NamedTuple):
 
 
 class LogEnd(NamedTuple):
-    """How far a log reaches: logs compare by the epoch of their last record, then by length."""
+    """The end of a log. Logs are compared by the epoch of their last record, then by length."""
 
     epoch: int
     offset: int
 
 
 class Propose(NamedTuple):
-    """The leader is asked to append `record_count` records."""
+    """A request to the leader to append `record_count` records."""
 
     payload: object
     record_count: int
@@ -83,7 +83,7 @@ class VoteResponse(NamedTuple):
 
 
 class FetchSeen(NamedTuple):
-    """A voter fetches from this leader, which says that it has everything below `offset` durably."""
+    """A voter fetches from this leader, which shows that its log is durable below `offset`."""
 
     voter_id: int
     epoch: int
@@ -91,18 +91,18 @@ class FetchSeen(NamedTuple):
 
 
 class LeaderSeen(NamedTuple):
-    """Another node has shown itself as the leader of `epoch`."""
+    """Another node is known to be the leader of `epoch`."""
 
     leader_id: int
     epoch: int
 
 
 class Resign(NamedTuple):
-    """This node must not lead any longer."""
+    """This node must stop leading."""
 
 
 class AppendFailed(NamedTuple):
-    """Entries could not be written: the log ends where `log_end` says, and this node must not lead any longer."""
+    """Entries could not be written: the log ends at `log_end`, and this node must stop leading."""
 
     log_end: LogEnd
 
@@ -111,13 +111,13 @@ Inbound = Propose | Flushed | VoteRequest | VoteResponse | FetchSeen | LeaderSee
 
 
 class LeaderChange(NamedTuple):
-    """The payload of the entry with which a leader begins its epoch."""
+    """The payload of the first entry of a leader's epoch."""
 
     leader_id: int
     voters: tuple[int, ...]
     granting_voters: tuple[int, ...]
     names_voters: bool
-    """Whether two more records follow: the version of the protocol, and the voters with their endpoints."""
+    """Whether two more records follow: kraft.version, and the voters with their endpoints."""
 
 
 LEADER_CHANGE_RECORDS = 1
@@ -125,7 +125,7 @@ LEADER_CHANGE_AND_VOTERS_RECORDS = 3
 
 
 class Entry(NamedTuple):
-    """Records to append: `record_count` of them from `base_offset` on."""
+    """`record_count` records to append at `base_offset`."""
 
     base_offset: int
     epoch: int
@@ -147,13 +147,13 @@ class Ready(NamedTuple):
 
 
 class NotLeaderError(Exception):
-    """Only the leader appends."""
+    """Only the leader can append."""
 
 
 class RaftCore:
     """One node of the quorum.
 
-    Invariants: `high_watermark` never falls; in one epoch this node votes for one candidate at most; only a LEADER
+    Invariants: `high_watermark` never decreases; this node votes for at most one candidate per epoch; only a LEADER
     has `_voter_ends`, with one entry per voter.
     """
 
@@ -192,7 +192,8 @@ class RaftCore:
     ) -> None:
         self._self = local
         self._voters = {voter.id: voter for voter in voters}
-        self._hard_state = hard_state
+        # If the state was lost or is older than the log, this node must not vote or lead in an old epoch again.
+        self._hard_state = hard_state if hard_state.epoch >= log_end.epoch else HardState(log_end.epoch)
         self._end = log_end
         self._election_timeout_ms = election_timeout_ms
         self._fetch_timeout_ms = fetch_timeout_ms
@@ -226,7 +227,7 @@ class RaftCore:
         return self._deadline_ms
 
     def tick(self, now_ms: int) -> Ready:
-        """Time has passed: elections start here, and leaders who lost touch resign here."""
+        """Time has passed: this starts elections, and a leader that has lost contact with the majority resigns."""
         is_first = self._deadline_ms is None
         self._now_ms = now_ms
         if self.role is Role.LEADER:
@@ -378,10 +379,10 @@ class RaftCore:
         # Records of earlier epochs are committed only together with one of this epoch.
         if reached > self._epoch_start and reached > self.high_watermark:
             self.high_watermark = self._draft.high_watermark = reached
-            # Only now do the voters stand in the log for good: until then every epoch begins with them.
+            # The voters record is now committed; until then, every epoch begins with it.
             self._is_voters_record_due = False
 
-    # Small parts
+    # Helpers
 
     def _majority(self) -> int:
         return len(self._voters) // 2 + 1
@@ -390,7 +391,7 @@ class RaftCore:
         return list(self._voters) == [self._self.id]
 
     def _persist(self, hard_state: HardState) -> None:
-        assert hard_state.epoch >= self.epoch, "an epoch never falls"
+        assert hard_state.epoch >= self.epoch, "the epoch never decreases"
         self._hard_state = self._draft.hard_state = hard_state
 
     def _become(self, role: Role) -> None:
@@ -407,7 +408,7 @@ class RaftCore:
 
 
 class _Draft:
-    """A `Ready` in the making."""
+    """A `Ready` under construction."""
 
     __slots__ = ("entries", "hard_state", "high_watermark", "messages", "role")
 

@@ -1,66 +1,65 @@
-"""Runs a `RaftCore`: makes durable what it decides, and tells a listener what is committed.
+"""Runs a `RaftCore`: makes its decisions durable, and tells a listener what is committed.
 
-Appends are written at once and synced in a thread. While one sync runs, further appends are written behind it and
-share the next one, so that any number of requests in flight cost two syncs. An append that cannot be written (a full
-disk) costs the leadership, and with it everything that was not yet committed; the node tries to lead again when its
-election timeout has passed. A sync that fails is the end: nobody knows any longer what is on the device.
+Appends are written at once and synced in a thread. While one sync runs, further appends are written and share the
+next one, so any number of requests in flight cost two syncs. If an append finds no space, the node gives up its
+leadership and with it everything that was not yet committed; it tries to lead again after its election timeout. A
+failed sync is fatal, and so is a device that takes no writes: it is no longer known what is on it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from barnabas.log.flush import is_failed_sync, is_failed_write
 from barnabas.protocol.errors import Error, KafkaError
-from barnabas.raft.batches import DecodedBatch, control_batch, data_batch, decode_batch, leader_change_messages
 from barnabas.raft.core import AppendFailed, Flushed, LeaderChange, Propose, RaftCore, Ready, Resign, Role
+from barnabas.raft.metadata_batches import DecodedBatch, control_batch, data_batch, decode_batch, leader_change_messages
 from barnabas.raft.quorum_state import write_quorum_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
-    from concurrent.futures import Executor
 
     from barnabas.metadata.versions import VersionedRecord
-    from barnabas.ports import Clock, Disk
-    from barnabas.raft.batches import VoterNode
+    from barnabas.ports import Clock, Disk, ThreadPool
     from barnabas.raft.core import Entry, HardState
-    from barnabas.raft.log import MetadataLog
+    from barnabas.raft.metadata_batches import VoterNode
+    from barnabas.raft.metadata_log import MetadataLog
 
 logger = logging.getLogger("barnabas.raft")
 
-_HARMLESS_SYNC_ERRORS = (errno.EMFILE, errno.ENFILE)
-"""A file could not even be opened: nothing on the device is in doubt."""
+COMMIT_BYTES = 32 * 1024
+"""How much of many batches that were committed together is handed on at a time: a few milliseconds' work."""
 
 BATCH_BYTES_MAX = 8 * 1024 * 1024
-"""What Kafka's voters fetch at once."""
+"""The most that Kafka's voters fetch at once."""
 
 
 class RaftListener(Protocol):
     """Called on the driver's loop; must not block."""
 
     def on_commit(self, batches: Sequence[DecodedBatch]) -> None:
-        """Batches, in order and without gaps, that no failure of a minority can take back."""
+        """These batches are committed. They come in order and without gaps."""
         ...
 
     def on_leader(self, epoch: int) -> None:
-        """This node leads, and everything before its epoch has come by `on_commit`."""
+        """This node leads, and everything before its epoch has been passed to `on_commit`."""
         ...
 
     def on_resign(self) -> None:
-        """This node leads no more. What it appended and `on_commit` has not brought may never come."""
+        """This node no longer leads. What it appended and has not seen in `on_commit` may never be committed."""
         ...
 
     def on_failure(self, error: Exception) -> None:
-        """The log cannot be trusted any longer; the driver has stopped."""
+        """The log can no longer be trusted; the driver has stopped."""
         ...
 
 
 class Prepared(NamedTuple):
-    """A batch with the place in the log that it gets if it is the next to be appended."""
+    """A batch with its position in the log, provided that it is appended next."""
 
     base_offset: int
     epoch: int
@@ -75,7 +74,7 @@ class _Pending(NamedTuple):
 
 
 class RaftDriver:
-    """To be used on one event loop. `executor` has a thread to spare for syncing."""
+    """Use it only on one event loop. `threads` must have a thread available for syncing."""
 
     def __init__(
         self,
@@ -86,24 +85,24 @@ class RaftDriver:
         *,
         disk: Disk,
         clock: Clock,
-        executor: Executor,
+        threads: ThreadPool,
         static_voters: Sequence[int] = (),
     ) -> None:
-        """`static_voters` are the ids of the voters where the log does not name them."""
+        """`static_voters` are the ids of the voters if these are not in the log."""
         self._core = core
         self._log = log
         self._voters = voters
         self._listener = listener
         self._disk = disk
         self._clock = clock
-        self._executor = executor
+        self._threads = threads
         self._static_voters = static_voters
         self._pending: deque[_Pending] = deque()
         self._is_dirty = asyncio.Event()
         self._has_stepped_down = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._announced_epoch: int | None = None
-        """The epoch that the listener was told this node leads."""
+        """The epoch last passed to `on_leader`, while this node leads it."""
 
     @property
     def is_leader(self) -> bool:
@@ -125,7 +124,7 @@ class RaftDriver:
         ]
 
     async def close(self) -> None:
-        """Stops after what was appended has been synced."""
+        """Stops once everything that was appended has been synced."""
         waiting = [pending.committed for pending in self._pending if pending.committed is not None]
         if waiting:
             await asyncio.wait(waiting)
@@ -135,7 +134,7 @@ class RaftDriver:
         self._fail_pending()
 
     def prepare(self, records: Sequence[VersionedRecord]) -> Prepared:
-        """Makes a batch of records for the end of the log. Raises NOT_CONTROLLER where this node does not lead."""
+        """Builds a batch of records for the end of the log. Raises NOT_CONTROLLER if this node does not lead."""
         if not self.is_leader:
             raise KafkaError(Error.NOT_CONTROLLER, "This node does not lead the metadata quorum.")
         base_offset, epoch = self._core.log_end_offset, self._core.epoch
@@ -143,16 +142,16 @@ class RaftDriver:
         if len(batch) > BATCH_BYTES_MAX:
             raise KafkaError(
                 Error.RECORD_LIST_TOO_LARGE,
-                f"The metadata records of this request take {len(batch)} bytes, and at most {BATCH_BYTES_MAX} are "
-                "written at once: divide the request.",
+                f"The metadata records of this request take {len(batch)} bytes, but at most {BATCH_BYTES_MAX} can be "
+                "written at once. Split the request.",
             )
         return Prepared(base_offset, epoch, len(records), batch)
 
     def append(self, prepared: Prepared) -> asyncio.Future[int]:
-        """Appends what was prepared last. The future is done, with the last record's offset, when it is committed.
+        """Appends the batch that was prepared last. The future gets the offset of its last record on commit.
 
-        It fails when leadership is lost before. Raises NOT_CONTROLLER, and gives the leadership up, where the batch
-        cannot be written.
+        The future fails if leadership is lost before that. If the batch cannot be written, this node gives up its
+        leadership, and NOT_CONTROLLER is raised.
         """
         committed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         committed.add_done_callback(_note_exception)
@@ -165,12 +164,12 @@ class RaftDriver:
         return committed
 
     def resign(self) -> None:
-        """Gives the leadership up. What was appended may yet be committed, in a later epoch."""
+        """Gives up the leadership. What was appended may still be committed, in a later epoch."""
         self._core.step(Resign())
         self._step_down()
 
     async def settled(self) -> None:
-        """Returns when everything that was appended so far is committed. Raises NOT_CONTROLLER if it never may be."""
+        """Returns when everything appended so far is committed. Raises NOT_CONTROLLER if leadership is lost."""
         last = next((pending.committed for pending in reversed(self._pending) if pending.committed), None)
         if last is not None:
             await asyncio.wait([last])
@@ -182,9 +181,18 @@ class RaftDriver:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            logger.critical("the metadata log has failed and the controller stops: %s", error, exc_info=error)
-            self._step_down()
-            self._listener.on_failure(error)
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """The log can no longer be trusted."""
+        if isinstance(error, OSError) and error.filename is None:
+            error = OSError(error.errno, error.strerror, self._log.folder).with_traceback(error.__traceback__)
+        logger.critical("the metadata log has failed, stopping the controller: %s", error, exc_info=error)
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+        self._step_down()
+        self._listener.on_failure(error)
 
     async def _run_elections(self) -> None:
         while True:
@@ -192,7 +200,7 @@ class RaftDriver:
             await self._wait_for_deadline()
 
     async def _wait_for_deadline(self) -> None:
-        """Until the next tick is due. Stepping down moves that, so it is looked at again."""
+        """Waits until the next tick is due. Stepping down changes the deadline, so it is checked again."""
         while (remaining_ms := (self._core.deadline_ms or 0) - self._now_ms()) > 0:
             self._has_stepped_down.clear()
             with contextlib.suppress(TimeoutError):
@@ -200,12 +208,14 @@ class RaftDriver:
                     await self._has_stepped_down.wait()
 
     async def _handle(self, ready: Ready) -> None:
-        """Does what the core asks, in the order it asks for."""
+        """Does what the core asks for, in the required order."""
         if ready.hard_state is not None:
-            loop = asyncio.get_running_loop()
             try:
-                await loop.run_in_executor(self._executor, self._write_quorum_state, ready.hard_state)
+                await self._threads.run(self._write_quorum_state, ready.hard_state)
             except OSError as error:
+                # The file is written anew, so that a sync of it that found no space may be tried again.
+                if is_failed_write(error):
+                    raise
                 self._give_up(error)
                 return
         for entry in ready.entries:
@@ -218,55 +228,69 @@ class RaftDriver:
             )
             if not self._write(entry, batch, None):
                 return
-        assert not ready.messages, "a quorum of one has nobody to write to"
+        assert not ready.messages, "a quorum of one sends no messages"
 
     def _write_quorum_state(self, hard_state: HardState) -> None:
         write_quorum_state(self._disk, self._log.folder, hard_state, self._static_voters)
 
     def _write(self, entry: Entry, batch: bytes, committed: asyncio.Future[int] | None) -> bool:
-        """Writes an entry; if that fails, this node leads no more."""
+        """Writes an entry. If that fails, this node gives up its leadership."""
         try:
             self._log.append(batch)
         except (KafkaError, OSError) as error:
-            self._give_up(error)
+            device_error = _device_error_in(error)
+            if device_error is None:
+                self._give_up(error)
+            else:
+                self._fail(device_error)
             return False
         self._pending.append(_Pending(entry.base_offset + entry.record_count, batch, committed))
         self._is_dirty.set()
         return True
 
     async def _run_syncs(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             await self._is_dirty.wait()
             self._is_dirty.clear()
             try:
                 flush = self._log.prepare_flush()
-                await loop.run_in_executor(self._executor, flush.run, self._disk)
+                await self._threads.run(flush.run, self._disk)
             except (KafkaError, OSError) as error:
-                if isinstance(error, OSError) and error.errno not in _HARMLESS_SYNC_ERRORS:
-                    raise
+                device_error = error if is_failed_sync(error) else _device_error_in(error)
+                if device_error is not None:
+                    raise device_error from None
                 self._give_up(error)
                 continue
             self._log.flushed(flush)
             ready = self._core.step(Flushed(flush.end_offset))
             if ready.high_watermark is not None:
-                self._commit(ready.high_watermark)
+                await self._commit(ready.high_watermark)
 
-    def _commit(self, high_watermark: int) -> None:
-        done = []
-        while self._pending and self._pending[0].end_offset <= high_watermark:
-            done.append(self._pending.popleft())
-        self._listener.on_commit([decode_batch(pending.batch, self._log.folder) for pending in done])
-        if self._core.role is Role.LEADER and self._announced_epoch != self._core.epoch:
-            self._announced_epoch = self._core.epoch
-            self._listener.on_leader(self._core.epoch)
-        for pending in done:
-            if pending.committed is not None and not pending.committed.done():
-                pending.committed.set_result(pending.end_offset - 1)
+    async def _commit(self, high_watermark: int) -> None:
+        """Hands on what is committed, with room for others in between where that is much."""
+        while done := self._take_committed(high_watermark):
+            self._listener.on_commit([decode_batch(pending.batch, self._log.folder) for pending in done])
+            is_all = not self._pending or self._pending[0].end_offset > high_watermark
+            if is_all and self._core.role is Role.LEADER and self._announced_epoch != self._core.epoch:
+                self._announced_epoch = self._core.epoch
+                self._listener.on_leader(self._core.epoch)
+            for pending in done:
+                if pending.committed is not None and not pending.committed.done():
+                    pending.committed.set_result(pending.end_offset - 1)
+            if not is_all:
+                await asyncio.sleep(0)
+
+    def _take_committed(self, high_watermark: int) -> list[_Pending]:
+        taken: list[_Pending] = []
+        size = 0
+        while self._pending and self._pending[0].end_offset <= high_watermark and size < COMMIT_BYTES:
+            taken.append(self._pending.popleft())
+            size += len(taken[-1].batch)
+        return taken
 
     def _give_up(self, error: Exception) -> None:
-        """Something could not be written, and nothing that was is in doubt: the next election tries again."""
-        logger.warning("cannot write to %s, so this node does not lead: %s", self._log.folder, error)
+        """A write failed, but what was written before is intact: the next election tries again."""
+        logger.warning("cannot write to %s, giving up leadership: %s", self._log.folder, error)
         self._core.step(AppendFailed(self._log.end))
         self._step_down()
 
@@ -278,7 +302,7 @@ class RaftDriver:
             self._listener.on_resign()
 
     def _fail_pending(self) -> None:
-        """Whoever waits learns that the outcome is unknown: what was written may yet be committed."""
+        """Tells waiting requests that the outcome is unknown: what was written may still be committed."""
         for pending in self._pending:
             if pending.committed is not None and not pending.committed.done():
                 pending.committed.set_exception(
@@ -289,7 +313,15 @@ class RaftDriver:
         return int(self._clock.monotonic() * 1000)
 
 
+def _device_error_in(error: KafkaError | OSError) -> OSError | None:
+    """What the log says of its device, in its own words or in those of the disk."""
+    for each in (error, error.__cause__):
+        if isinstance(each, OSError) and is_failed_write(each):
+            return each
+    return None
+
+
 def _note_exception(committed: asyncio.Future[int]) -> None:
-    """Who no longer waits for a commit need not hear that it failed."""
+    """Marks the exception as retrieved: it is not an error if nothing waits for the commit any longer."""
     if not committed.cancelled():
         committed.exception()

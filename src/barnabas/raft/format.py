@@ -1,30 +1,30 @@
-"""A new cluster's metadata folder: who its only voter is, and which records its first leader shall append.
+"""Formats the metadata folder of a new cluster: its only voter, and the records that its first leader appends.
 
-bootstrap.checkpoint                                              the feature levels to begin with
-__cluster_metadata-0/00000000000000000000-0000000000.checkpoint   the protocol's version and the voters
+bootstrap.checkpoint                                              the initial feature levels
+__cluster_metadata-0/00000000000000000000-0000000000.checkpoint   kraft.version and the voters
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.controller.bootstrap import bootstrap_records
+from barnabas.metadata.snapshot_records import bootstrap_records
 from barnabas.metadata.versions import VersionedRecord
-from barnabas.raft.log import metadata_folder
+from barnabas.raft.metadata_log import metadata_folder
 from barnabas.raft.snapshots import BOOTSTRAP, read_batches, write_bootstrap_file, write_snapshot
 
 if TYPE_CHECKING:
     from barnabas.ports import Disk
-    from barnabas.raft.batches import VoterNode
+    from barnabas.raft.metadata_batches import VoterNode
 
 BOOTSTRAP_FILE = "bootstrap.checkpoint"
 _FEATURE_LEVEL_VERSION = 0
 
 
 def format_metadata(disk: Disk, data_folder: str, voter: VoterNode, *, now_ms: int) -> None:
-    """Writes the metadata files of a new cluster with one voter. May be repeated if it was interrupted.
+    """Writes the metadata files of a new cluster with one voter. It can be repeated if it was interrupted.
 
-    To be called before meta.properties is written, which is what says that a folder is formatted.
+    Call it before meta.properties is written, which marks a folder as formatted.
     """
     folder = metadata_folder(data_folder)
     write_bootstrap_file(disk, f"{data_folder}/{BOOTSTRAP_FILE}", bootstrap_records(), now_ms=now_ms)
@@ -35,7 +35,7 @@ def format_metadata(disk: Disk, data_folder: str, voter: VoterNode, *, now_ms: i
 
 
 def read_bootstrap(disk: Disk, data_folder: str) -> list[VersionedRecord]:
-    """The records for the first leader: those that formatting wrote down, else those of this software."""
+    """The records for the first leader: those in bootstrap.checkpoint, else the defaults of this software."""
     path = f"{data_folder}/{BOOTSTRAP_FILE}"
     if not disk.exists(path):
         return bootstrap_records()

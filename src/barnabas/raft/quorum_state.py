@@ -1,8 +1,8 @@
-"""`quorum-state`: the epoch, its leader and this node's vote, in the JSON that Kafka writes.
+"""`quorum-state`: the epoch, its leader and this node's vote, in Kafka's JSON format.
 
-Data version 1 is that of a quorum whose voters stand in the log. Where they are configured by hand instead, version 0
-names them. The file must be durable before any vote is answered or any epoch led, so it is replaced as a whole:
-temporary file, fsync, rename, fsync of the folder.
+Data version 1 is for a quorum whose voters are in the log; with a static quorum, data version 0 lists the voters. The
+file must be durable before this node grants a vote or leads an epoch, so it is replaced as a whole: temporary file,
+fsync, rename, fsync of the folder.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from barnabas.log.checkpoints import read_text, write_text
+from barnabas.log.folder.checkpoints import read_text, write_text
 from barnabas.protocol.uuids import ZERO_UUID, from_text, to_text
 from barnabas.raft.core import NO_NODE, HardState
 
@@ -23,11 +23,11 @@ FILE_NAME = "quorum-state"
 
 
 class QuorumStateError(ValueError):
-    """The file says something that this software cannot read, and guessing could let a node vote twice."""
+    """The file cannot be parsed, and guessing its contents could let a node vote twice."""
 
 
 def write_quorum_state(disk: Disk, folder: str, state: HardState, static_voters: Sequence[int] = ()) -> None:
-    """Returns when the state is durable. `static_voters` are those of a quorum that is configured by hand."""
+    """Returns when the state is durable. `static_voters` are the voters of a static quorum."""
     content: dict[str, object] = {"leaderId": state.leader_id, "leaderEpoch": state.epoch, "votedId": state.voted_id}
     if static_voters:
         voters = [{"voterId": voter_id} for voter_id in static_voters]
@@ -38,7 +38,7 @@ def write_quorum_state(disk: Disk, folder: str, state: HardState, static_voters:
 
 
 def read_quorum_state(disk: Disk, folder: str) -> HardState:
-    """The state of the last run; that of a node that never ran where there is no file."""
+    """The state of the last run; the initial state if there is no file."""
     content = _read(disk, folder)
     if content is None:
         return HardState()
@@ -55,7 +55,7 @@ def read_quorum_state(disk: Disk, folder: str) -> HardState:
 
 
 def read_static_voters(disk: Disk, folder: str) -> tuple[int, ...]:
-    """The voters of a quorum that is configured by hand, as its last run had them; none for any other."""
+    """The voters of a static quorum, as of the last run; empty for any other quorum."""
     content = _read(disk, folder) or {}
     try:
         return tuple(int(voter["voterId"]) for voter in content.get("currentVoters") or ())
@@ -78,6 +78,6 @@ def _read(disk: Disk, folder: str) -> dict[str, Any] | None:
 
 def _unreadable(folder: str, error: Exception) -> QuorumStateError:
     return QuorumStateError(
-        f"{folder}/{FILE_NAME} is not a quorum state ({error}): restore it, or remove the folder of the metadata log "
-        "if this node is not the only one that has the metadata"
+        f"{folder}/{FILE_NAME} is not a valid quorum state ({error}): restore it, or remove the folder of the metadata "
+        "log if other nodes have the metadata too"
     )

@@ -1,10 +1,10 @@
-"""Snapshots of the metadata log: `<end offset>-<epoch>.checkpoint`, a log in itself that stands for all before it.
+"""Snapshots of the metadata log: `<end offset>-<epoch>.checkpoint`, which replaces the log up to that offset.
 
     control batch   SnapshotHeader, KRaftVersion, KRaftVoters
     data batches    the image as records
     control batch   SnapshotFooter
 
-A snapshot is written under another name, synced, and renamed when it is whole. One without its footer is not one.
+A snapshot is written under another name, synced, and renamed when it is complete. Without a footer it is invalid.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.protocol import messages as m
 from barnabas.protocol.batch import crc_is_valid, iter_headers
 from barnabas.protocol.errors import DecodeError
-from barnabas.raft.batches import (
+from barnabas.raft.metadata_batches import (
     DecodedBatch,
     VoterNode,
     control_batch,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from barnabas.metadata.versions import VersionedRecord
     from barnabas.ports import Disk
-    from barnabas.protocol.structs import Message
+    from barnabas.protocol.compiler.structs import Message
 
 SUFFIX = ".checkpoint"
 PART_SUFFIX = ".checkpoint.part"
@@ -43,7 +43,7 @@ _READ_ONLY = 0o400
 
 
 class SnapshotId(NamedTuple):
-    """A snapshot holds everything below `end_offset`; `epoch` is that of the last record in it."""
+    """A snapshot contains everything below `end_offset`; `epoch` is that of its last record."""
 
     end_offset: int
     epoch: int
@@ -53,20 +53,20 @@ class SnapshotId(NamedTuple):
 
 
 BOOTSTRAP = SnapshotId(0, 0)
-"""The snapshot that formatting writes: it holds no metadata, only who the voters are."""
+"""The snapshot that formatting writes: it has no metadata, only the voters."""
 
 
 class Snapshot(NamedTuple):
     id: SnapshotId
     timestamp_ms: int
-    """When the last batch that is in the snapshot was written to the log."""
+    """When the last batch in the snapshot was written to the log."""
     kraft_version: int
     voters: tuple[VoterNode, ...]
     records: tuple[Message, ...]
 
 
 class CorruptCheckpointError(Exception):
-    """A snapshot that cannot be read to its end."""
+    """A snapshot that is incomplete or invalid."""
 
 
 def parse_name(name: str) -> SnapshotId | None:
@@ -75,12 +75,12 @@ def parse_name(name: str) -> SnapshotId | None:
 
 
 def list_snapshots(disk: Disk, folder: str) -> list[SnapshotId]:
-    """All snapshots of a folder, the oldest first."""
+    """All snapshots in a folder, oldest first."""
     return sorted(filter(None, map(parse_name, disk.list_folder(folder))))
 
 
 def remove_leftovers(disk: Disk, folder: str) -> None:
-    """Removes snapshots that were never finished, or whose removal was not."""
+    """Removes snapshots that were never completed, or were only partly deleted."""
     for name in disk.list_folder(folder):
         if _LEFTOVER.fullmatch(name):
             disk.unlink(f"{folder}/{name}")
@@ -96,7 +96,7 @@ def write_snapshot(
     contained_timestamp_ms: int,
     now_ms: int,
 ) -> str:
-    """Returns the path when the snapshot is durable. `voters` is None in a quorum whose log does not name them."""
+    """Returns the path when the snapshot is durable. `voters` is None if they are not part of the log."""
     header: list[Message] = [m.SnapshotHeaderRecord(last_contained_log_timestamp=contained_timestamp_ms)]
     if voters is not None:
         header += voters_messages(voters)
@@ -109,7 +109,7 @@ def write_snapshot(
 
 
 def write_bootstrap_file(disk: Disk, path: str, records: Iterable[VersionedRecord], *, now_ms: int) -> None:
-    """`bootstrap.checkpoint`: the records that the first leader of a new cluster appends."""
+    """Writes `bootstrap.checkpoint`: the records that the first leader of a new cluster appends."""
     header: list[Message] = [m.SnapshotHeaderRecord(last_contained_log_timestamp=0)]
     temporary = f"{path}.tmp"
     _write_durably(disk, temporary, _batches(header, records, 0, now_ms), mode=0o644)
@@ -139,7 +139,7 @@ def read_snapshot(disk: Disk, folder: str, snapshot_id: SnapshotId) -> Snapshot:
 
 
 def read_batches(disk: Disk, path: str) -> Iterator[DecodedBatch]:
-    """The batches of a snapshot or of bootstrap.checkpoint, checksums checked, from its header to its footer."""
+    """The batches of a snapshot or of bootstrap.checkpoint, with verified checksums, up to and including the footer."""
     data = _read_file(disk, path)
     is_whole, next_offset = False, 0
     try:

@@ -5,6 +5,9 @@ With several data folders a new log goes where the metadata says, or, where it l
 fewest are. A log that cannot be opened keeps its folder and its checkpoints as they are: it stays offline until the
 next start, and its data folder is not marked as cleanly closed.
 
+A data folder whose device failed is offline until the next start, with all its logs: nothing is written there any
+more, neither checkpoints nor the mark of a clean end, so that the next start checks what is really on the device.
+
 A log that no topic has any more leaves its name to the next: its folder is renamed. Where that fails it is tried again
 with the chores, and when a log of that name is wanted. What fails for one log, or in one data folder, harms no other.
 """
@@ -15,19 +18,21 @@ import asyncio
 import logging
 from collections import Counter
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.log.checkpoints import TopicPartition
-from barnabas.log.data_dir import log_start_offsets_of, recovery_points_of
+from barnabas.log.folder.checkpoints import TopicPartition
+from barnabas.log.folder.data_dir import log_start_offsets_of, recovery_points_of
 from barnabas.protocol.errors import KafkaError
 from barnabas.replication.failures import Failures
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
-    from barnabas.config.topic import TopicConfig
-    from barnabas.log.data_dir import DataDir
+    from barnabas.config.topic_config import TopicConfig
+    from barnabas.log.folder.data_dir import DataDir
     from barnabas.log.partition_log import PartitionLog
+    from barnabas.ports import Threads
     from barnabas.protocol.uuids import Uuid
 
 logger = logging.getLogger("barnabas.logs")
@@ -45,6 +50,8 @@ class OfflineLogError(Exception):
 class _Broken(NamedTuple):
     data_dir: DataDir
     error: Exception
+    topic_id: Uuid | None = None
+    """None where nobody could find out: then no topic gets a new log under this name."""
 
 
 class _Doomed(NamedTuple):
@@ -64,10 +71,15 @@ class LogStore:
         on_roll: Callable[[PartitionLog], None],
     ) -> None:
         self._dirs = list(dirs)
+        self._directory_ids = {data_dir: directory_id for directory_id, data_dir in dirs}
         self._run_in_thread = run_in_thread
         self._on_roll = on_roll
         self._is_open = False
-        self._found: dict[TopicPartition, PartitionLog] = {}
+        self.on_failed_dir: Callable[[DataDir, OSError], None] | None = None
+        """Called once for each data folder that fails, amid whatever found that out."""
+        self._failed: dict[DataDir, OSError] = {}
+        self._found: dict[TopicPartition, list[PartitionLog]] = {}
+        """More than one where a topic was made again while the data folder of its predecessor was offline."""
         self._returned: dict[TopicPartition, PartitionLog] = {}
         self._broken: dict[TopicPartition, _Broken] = {}
         self._logs: dict[PartitionLog, DataDir] = {}
@@ -86,6 +98,7 @@ class LogStore:
         self,
         config_of: Callable[[TopicPartition], TopicConfig],
         *,
+        threads: Threads,
         threads_per_dir: int,
         producer_expiration_ms: int,
         on_progress: Callable[[int, int], None],
@@ -99,7 +112,8 @@ class LogStore:
             opened = data_dir.open_partitions(
                 config_of,
                 clean_shutdown=epoch is not None,
-                threads=threads_per_dir,
+                threads=threads,
+                threads_max=threads_per_dir,
                 producer_expiration_ms=producer_expiration_ms,
                 on_progress=on_progress,
             )
@@ -107,7 +121,7 @@ class LogStore:
                 logger.info("%s was not closed cleanly: its %d logs were checked", data_dir.path, len(opened.logs))
             for partition, log in opened.logs.items():
                 self.adopt(log, data_dir)
-                self._found[partition] = log
+                self._found.setdefault(partition, []).append(log)
             for partition, error in opened.failures.items():
                 logger.error("%s stays offline, its log cannot be opened: %s", partition, error)
                 self._broken[partition] = _Broken(data_dir, error)
@@ -119,7 +133,64 @@ class LogStore:
     def adopt(self, log: PartitionLog, data_dir: DataDir) -> None:
         """Takes a log into the store's care."""
         log.on_roll = self._on_roll
+        log.segments.on_failed_disk = partial(self.report_failure, log)
         self._logs[log] = data_dir
+        log.failure = self._failed.get(data_dir)
+
+    # ── data folders that fail ───────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def online(self) -> list[OpenDir]:
+        """The data folders that have not failed."""
+        return [each for each in self._dirs if each.data_dir not in self._failed]
+
+    def directory_of(self, log: PartitionLog) -> Uuid:
+        """The id of the data folder that holds a log of this store."""
+        return self._directory_ids[self._logs[log]]
+
+    def id_of(self, data_dir: DataDir) -> Uuid:
+        return self._directory_ids[data_dir]
+
+    def report_failure(self, log: PartitionLog, error: OSError) -> None:
+        """The device did not take what was to be written to a log, or nobody knows whether it did."""
+        if (data_dir := self._logs.get(log)) is not None:
+            self.fail(data_dir, error)
+
+    def fail(self, data_dir: DataDir, error: OSError) -> None:
+        """From now on nothing is written to this data folder. `take_offline` is to follow."""
+        if data_dir in self._failed:
+            return
+        self._failed[data_dir] = error
+        for log, home in self._logs.items():
+            if home is data_dir:
+                log.failure = error
+        if self.on_failed_dir is not None:
+            self.on_failed_dir(data_dir, error)
+
+    def take_offline(self, data_dir: DataDir) -> list[PartitionLog]:
+        """Lets go of the logs of a data folder that has failed, without touching a file. Returns them."""
+        error = self._failed[data_dir]
+        lost = [log for log, home in self._logs.items() if home is data_dir]
+        for log in lost:
+            del self._logs[log]
+            name = TopicPartition(log.topic, log.partition)
+            self._broken[name] = _Broken(data_dir, error, log.topic_id)
+            self._returned.pop(name, None)
+            if name in self._found:
+                self._found[name] = [other for other in self._found[name] if other is not log]
+        self._doomed = [doomed for doomed in self._doomed if doomed.data_dir is not data_dir]
+        return lost
+
+    def require_online(self, topic: str, topic_id: Uuid, partition: int, directory: Uuid) -> None:
+        """Raises OfflineLogError where a partition's log is out of reach, so that none is to be made in its place."""
+        name = TopicPartition(topic, partition)
+        broken = self._broken.get(name)
+        if broken is not None and broken.topic_id is None:
+            raise OfflineLogError(f"the log of {name} could not be opened: {broken.error}")
+        for directory_id, data_dir in self._dirs:
+            was_there = broken is not None and broken.data_dir is data_dir and broken.topic_id == topic_id
+            if data_dir in self._failed and (directory_id == directory or was_there or not self.online):
+                raise OfflineLogError(f"its folder {data_dir.path} has failed: {self._failed[data_dir]}")
 
     # ── what the replica manager asks ────────────────────────────────────────────────────────────────────────
 
@@ -127,11 +198,16 @@ class LogStore:
         """The log found on disk at start for this partition, handed out once. One of an older topic of the same
         name makes room; raises KafkaError if it cannot."""
         name = TopicPartition(topic, partition)
-        log = self._returned.pop(name, None) or self._found.pop(name, None)
-        if log is not None and log.topic_id == topic_id:
-            return log
-        if log is not None:
-            self._set_aside(log)
+        returned = self._returned.pop(name, None)
+        candidates = [] if returned is None else [returned]
+        if not candidates:
+            candidates = self._found.pop(name, [])
+        mine = next((log for log in candidates if log.topic_id == topic_id), None)
+        for log in candidates:
+            if log is not mine:
+                self._set_aside(log)
+        if mine is not None:
+            return mine
         for other in [other for other in self._in_the_way if other.name == str(name)]:
             self._rename_again(other)
         return None
@@ -146,13 +222,17 @@ class LogStore:
         if log is not None:
             self.discard(log, now_ms)
 
-    def choose(self, directory: Uuid) -> DataDir:
-        """The folder for a new log: the one with this id, else where the fewest logs are."""
-        for directory_id, data_dir in self._dirs:
-            if directory_id == directory:
-                return data_dir
+    def choose(self, directories: Iterable[Uuid]) -> list[DataDir]:
+        """A folder for each of several new logs: the one with this id, else where the fewest logs are, those that are
+        placed here included."""
+        by_id = dict(self.online)
         logs_in = Counter(self._logs.values())
-        return min((data_dir for _, data_dir in self._dirs), key=lambda data_dir: logs_in[data_dir])
+        chosen = []
+        for directory in directories:
+            data_dir = by_id.get(directory) or min(by_id.values(), key=lambda data_dir: logs_in[data_dir])
+            logs_in[data_dir] += 1
+            chosen.append(data_dir)
+        return chosen
 
     async def forget_predecessors(self, places: Iterable[tuple[TopicPartition, DataDir]]) -> None:
         """Before logs are made whose names others had: after a crash, what the checkpoints say of those would be
@@ -168,10 +248,7 @@ class LogStore:
         self, data_dir: DataDir, topic: str, topic_id: Uuid, partition: int, config: TopicConfig
     ) -> PartitionLog:
         """Makes the files of a new log. To be handed to `adopt` on the event loop."""
-        name = TopicPartition(topic, partition)
-        if name in self._broken:
-            raise OfflineLogError(f"the log of {name} could not be opened: {self._broken[name].error}")
-        return data_dir.create_partition(name, topic_id, config)
+        return data_dir.create_partition(TopicPartition(topic, partition), topic_id, config)
 
     def high_watermark_of(self, log: PartitionLog) -> int:
         """The high watermark as last checkpointed, within the log."""
@@ -189,9 +266,10 @@ class LogStore:
 
     def set_unclaimed_aside(self) -> None:
         """What is on disk but in no topic of the cluster is kept under a name that no start looks at."""
-        for log in list(self._found.values()):
-            self._set_aside(log)
-        self._found.clear()
+        found, self._found = self._found, {}
+        for logs in found.values():
+            for log in logs:
+                self._set_aside(log)
 
     def _set_aside(self, log: PartitionLog) -> None:
         data_dir = self._logs.pop(log)
@@ -247,8 +325,11 @@ class LogStore:
                 await self._run_in_thread(doomed.data_dir.remove, doomed.folder)
                 self._doomed.remove(doomed)
 
-    def _logs_by_dir(self) -> list[tuple[DataDir, list[PartitionLog]]]:
-        return [(data_dir, [log for log, home in self._logs.items() if home is data_dir]) for _, data_dir in self._dirs]
+    def _logs_by_dir(self) -> Iterator[tuple[DataDir, list[PartitionLog]]]:
+        """Of the data folders that have not failed when their turn comes."""
+        for _, data_dir in self._dirs:
+            if data_dir not in self._failed:
+                yield data_dir, [log for log, home in self._logs.items() if home is data_dir]
 
     def _high_watermarks_of(
         self, logs: Sequence[PartitionLog], offsets: Mapping[PartitionLog, int]
@@ -264,12 +345,17 @@ class LogStore:
         """A clean end: every log is closed and synced, then the checkpoints, then the mark. Blocks.
 
         A folder in which something could not be closed, or could not be opened before, gets no mark, so that the next
-        start looks at its logs. If the logs were never opened, nothing is touched.
+        start looks at its logs; one that has failed is left as it is. If the logs were never opened, nothing is
+        touched.
         """
         if not self._is_open:
             return
+        self.on_failed_dir = None
         for data_dir, logs in self._logs_by_dir():
             failed = [log for log in logs if not _close(log)]
+            if (error := self._failed.get(data_dir)) is not None:
+                logger.error("%s has failed, and its logs are checked at the next start: %s", data_dir.path, error)
+                continue
             try:
                 data_dir.write_recovery_points(recovery_points_of(logs))
                 data_dir.write_log_start_offsets(log_start_offsets_of(logs))

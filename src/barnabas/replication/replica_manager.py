@@ -2,11 +2,11 @@
 
 Each published image is compared with the one before: logs are made in threads for partitions that are new here,
 partitions of deleted topics go, leaders and configurations change in place. Readers and writers look partitions up
-by topic name or id; `generation` moves whenever such a look-up may have another outcome, and `listeners` are called
-then.
+by topic name or id. What they find stays theirs until it `is_removed`; `generation` moves whenever a look-up that
+failed may succeed, `removals` whenever partitions are removed, and `listeners` are called after every change.
 
 A disk that fails while a log is made or taken up costs that partition, not the node: it is offline, and
-`retry_offline` tries it again later.
+`retry_offline` tries it again later. A data folder that fails takes all its partitions with it (`take_offline`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.config.topic import TopicConfig, resolve_topic_config
-from barnabas.log.checkpoints import TopicPartition
+from barnabas.config.topic_config import LONG_MAX, TopicConfig, resolve_topic_config
+from barnabas.log.folder.checkpoints import TopicPartition
 from barnabas.metadata.image import ConfigResource, MetadataDelta, MetadataImage, ResourceType, TopicImage
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.uuids import Uuid
@@ -27,17 +27,18 @@ from barnabas.replication.partition import BrokerId, LeaderEpoch, PartitionState
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
-    from barnabas.config.broker import BrokerConfig
-    from barnabas.log.data_dir import DataDir
+    from barnabas.config.broker_config import BrokerConfig
+    from barnabas.log.folder.data_dir import DataDir
     from barnabas.log.partition_log import PartitionLog
     from barnabas.metadata.image import PartitionImage
+    from barnabas.net.purgatory import Purgatory
     from barnabas.ports import Clock
     from barnabas.replication.log_store import LogStore
-    from barnabas.replication.purgatory import Purgatory
 
 logger = logging.getLogger("barnabas.replicas")
 
 CREATED_PER_STEP = 64
+NEVER_MS = LONG_MAX
 NAME_SHOWN_MAX = 249
 """The longest legal topic name: what is longer is cut in messages."""
 
@@ -58,16 +59,21 @@ class ReplicaManager:
         run_in_thread: Callable[..., Awaitable[list[CreatedLog]]],
     ) -> None:
         self.generation = 0
+        self.removals = 0
         self.listeners: list[Callable[[], None]] = []
         self._node_id = BrokerId(node_id)
         self._store = store
         self._purgatory = purgatory
         self._clock = clock
         self._run_in_thread = run_in_thread
+        self.flushed_by_time: dict[HostedPartition, None] = {}
+        """Those whose topic asks for a sync every so often (`flush.ms`)."""
         self._by_name: dict[bytes, dict[int, HostedPartition]] = {}
         self._by_id: dict[bytes, dict[int, HostedPartition]] = {}
         self._image: MetadataImage | None = None
         self._offline: dict[tuple[Uuid, int], str] = {}
+        self.misplaced: dict[tuple[Uuid, int], Uuid] = {}
+        """Partitions that are in another data folder than the metadata says, by topic id and index, with its id."""
         self._changing = asyncio.Lock()
 
     def __iter__(self) -> Iterator[HostedPartition]:
@@ -93,9 +99,16 @@ class ReplicaManager:
             known = self._image.topics.by_id(Uuid(topic_id)) if self._image is not None else None
             raise self._not_here(known, Error.UNKNOWN_TOPIC_ID, "with this id", index) from None
 
+    def hosted_by_name(self, topic: bytes) -> Mapping[int, HostedPartition]:
+        """The partitions of a topic that are hosted here, by index."""
+        return self._by_name.get(topic, {})
+
+    def hosted_by_id(self, topic_id: bytes) -> Mapping[int, HostedPartition]:
+        return self._by_id.get(topic_id, {})
+
     def partitions_of(self, topic: str) -> Mapping[int, HostedPartition]:
         """The partitions of a topic that are hosted here, by index."""
-        return self._by_name.get(topic.encode(), {})
+        return self.hosted_by_name(topic.encode())
 
     def _not_here(self, known: TopicImage | None, unknown: Error, name: str, index: int) -> KafkaError:
         if known is None:
@@ -136,6 +149,19 @@ class ReplicaManager:
                 await self._host(topic, image, config)
             self._changed()
 
+    def take_offline(self, data_dir: DataDir, error: OSError) -> int:
+        """A data folder has failed: nobody is served from it any more. Returns how many partitions that concerns."""
+        lost = set(self._store.take_offline(data_dir))
+        for topic_id, partitions in self._by_id.items():
+            for index, hosted in list(partitions.items()):
+                if hosted.log in lost:
+                    del partitions[index]
+                    reason = f"its folder {data_dir.path} has failed: {error}"
+                    self._offline[Uuid(topic_id), index] = reason
+                    hosted.go_offline(reason)
+        self._changed()
+        return len(lost)
+
     def _changed(self) -> None:
         self.generation += 1
         for listener in self.listeners:
@@ -152,7 +178,8 @@ class ReplicaManager:
                 topic_config = topic_config or resolve_topic_config(image.configs.of_topic(topic.name), config)
                 for index, log in (await self._open_logs(topic, missing, topic_config)).items():
                     try:
-                        hosted[index] = self._take_up(topic, index, log)
+                        hosted[index] = taken = self._take_up(topic, index, log)
+                        self._follow_config(taken, log.config)
                     except KafkaError as error:
                         self._store.give_back(log)
                         self._note_offline(topic, index, error)
@@ -161,6 +188,7 @@ class ReplicaManager:
             for index in step:
                 if index in hosted:
                     self._follow(hosted[index], topic.partitions[index])
+                    self._note_place(hosted[index], topic.partitions[index])
         if hosted and topic.topic_id not in self._by_id:
             self._by_id[topic.topic_id] = hosted
             self._by_name[topic.name.encode()] = hosted
@@ -168,7 +196,7 @@ class ReplicaManager:
     async def _open_logs(self, topic: TopicImage, indexes: list[int], config: TopicConfig) -> dict[int, PartitionLog]:
         """The logs of these partitions: those found on disk at start, the others made now in a thread."""
         logs: dict[int, PartitionLog] = {}
-        to_create = []
+        missing: dict[int, Uuid] = {}
         for index in indexes:
             try:
                 log = self._store.claim(topic.name, topic.topic_id, index)
@@ -178,11 +206,17 @@ class ReplicaManager:
             if log is not None:
                 log.config = config
                 logs[index] = log
-            else:
-                directory = topic.partitions[index].directory_of(self._node_id)
-                assert directory is not None, "only partitions with a replica here are made here"
-                to_create.append((index, self._store.choose(directory)))
-        if to_create:
+                continue
+            directory = topic.partitions[index].directory_of(self._node_id)
+            assert directory is not None, "only partitions with a replica here are made here"
+            try:
+                self._store.require_online(topic.name, topic.topic_id, index, directory)
+            except OfflineLogError as error:
+                self._note_offline(topic, index, error)
+                continue
+            missing[index] = directory
+        if missing:
+            to_create = list(zip(missing, self._store.choose(missing.values()), strict=True))
             try:
                 await self._store.forget_predecessors(
                     (TopicPartition(topic.name, index), data_dir) for index, data_dir in to_create
@@ -196,7 +230,11 @@ class ReplicaManager:
                     self._note_offline(topic, created.partition, created.log)
                     continue
                 self._store.adopt(created.log, created.data_dir)
-                logs[created.partition] = created.log
+                if created.log.failure is None:
+                    logs[created.partition] = created.log
+                else:
+                    self._store.take_offline(created.data_dir)
+                    self._note_offline(topic, created.partition, created.log.failure)
         return logs
 
     def _create_logs(
@@ -207,10 +245,17 @@ class ReplicaManager:
             log: PartitionLog | Exception
             try:
                 log = self._store.create(data_dir, topic.name, topic.topic_id, index, config)
-            except (OSError, KafkaError, OfflineLogError) as error:
+            except (OSError, KafkaError) as error:
                 log = error
             created.append(CreatedLog(index, data_dir, log))
         return created
+
+    def _note_place(self, hosted: HostedPartition, partition: PartitionImage) -> None:
+        place = self._store.directory_of(hosted.log)
+        if place == partition.directory_of(self._node_id):
+            self.misplaced.pop((hosted.topic_id, hosted.index), None)
+        else:
+            self.misplaced[hosted.topic_id, hosted.index] = place
 
     def _note_offline(self, topic: TopicImage, index: int, error: Exception) -> None:
         if (topic.topic_id, index) not in self._offline:
@@ -240,23 +285,24 @@ class ReplicaManager:
         )
         if is_new_epoch and state.is_leader:
             hosted.log.begin_epoch(partition.leader_epoch)
-        if hosted.watchers:
-            self._purgatory.wake(hosted.watchers)
+        hosted.notify()
 
     def _remove(self, topic: TopicImage) -> None:
         now_ms = self._clock.now_ms()
         for index in range(len(topic.partitions)):
+            self.misplaced.pop((topic.topic_id, index), None)
             if self._offline.pop((topic.topic_id, index), None) is not None:
                 self._store.discard_returned(topic.name, index, now_ms)
         partitions = self._by_id.pop(topic.topic_id, {})
         if self._by_name.get(topic.name.encode()) is partitions:
             del self._by_name[topic.name.encode()]
+        self.removals += bool(partitions)
         for hosted in partitions.values():
             hosted.is_removed = True
+            self.flushed_by_time.pop(hosted, None)
             hosted.state.leader_id = BrokerId(-1)
             self._store.discard(hosted.log, now_ms)
-            if hosted.watchers:
-                self._purgatory.wake(hosted.watchers)
+            hosted.notify()
 
     def _apply_configs(self, image: MetadataImage, changed: Iterable[ConfigResource], config: BrokerConfig) -> None:
         """A topic's change reaches its logs; a change of the broker's settings may reach all."""
@@ -271,4 +317,11 @@ class ReplicaManager:
             if partitions:
                 topic_config = resolve_topic_config(image.configs.of_topic(name), config)
                 for hosted in partitions.values():
-                    hosted.log.config = topic_config
+                    self._follow_config(hosted, topic_config)
+
+    def _follow_config(self, hosted: HostedPartition, config: TopicConfig) -> None:
+        hosted.log.config = config
+        if config.flush_ms == NEVER_MS:
+            self.flushed_by_time.pop(hosted, None)
+        else:
+            self.flushed_by_time[hosted] = None

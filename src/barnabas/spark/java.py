@@ -21,13 +21,13 @@ _PATIENCE_S = 60
 
 
 class JavaMissingError(RuntimeError):
-    """There is no Java that Spark could run on; the message says what to do."""
+    """There is no Java for Spark to run on; the message says what to do."""
 
 
 def find_java() -> Path:
-    """The home of a Java that is new enough: that of JAVA_HOME, else the one on the PATH, else one in a usual place.
+    """The home of a Java that is new enough: JAVA_HOME, else the one on the PATH, else one in a usual place.
 
-    Of several in usual places it is the oldest, which is the one that Spark has been used with for longest.
+    Of several in usual places the oldest is taken: it is the one that Spark has been used with for longest.
     """
     found: dict[Path, int] = {}
     for homes in (_named(), _on_path(), _in_usual_places()):
@@ -35,15 +35,15 @@ def find_java() -> Path:
         if new_enough := [home for home, version in versions.items() if version >= VERSION_MIN]:
             return min(new_enough, key=versions.__getitem__)
         found |= versions
-    old = f"; there is only Java {max(found.values())}, in {max(found, key=found.__getitem__)}" if found else ""
+    old = f"; only Java {max(found.values())} was found, in {max(found, key=found.__getitem__)}" if found else ""
     raise JavaMissingError(
         f"Spark needs Java {VERSION_MIN} or newer{old}: apt-get install openjdk-{VERSION_MIN}-jre-headless, "
-        "or set JAVA_HOME to where it is"
+        "or set JAVA_HOME to its folder"
     )
 
 
 def _named() -> list[Path]:
-    # Spark's scripts take a JAVA_HOME that is empty for one that is not set.
+    # Spark's scripts treat an empty JAVA_HOME like one that is not set.
     return [Path(named)] if (named := os.environ.get("JAVA_HOME")) else []
 
 
@@ -57,7 +57,7 @@ def _in_usual_places() -> list[Path]:
 
 
 def _version_of(home: Path) -> int | None:
-    """None where no Java runs."""
+    """The major version of the Java in this folder; None if there is none that runs."""
     try:
         said = subprocess.run(  # noqa: S603 (whoever sets JAVA_HOME decides what runs)
             [home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=_PATIENCE_S, check=True

@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from barnabas.spark.java import find_java
-from barnabas.spark.shipping import is_local, ship
+from barnabas.spark.python_workers import is_local, ship
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,6 +1,13 @@
-"""Time that moves when a test says so."""
+"""Time that moves when a test says so, or with the events of a simulation."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from barnabas.testing.event_loop import Scheduler
+
+_SOME_DAY_MS = 1_700_000_000_000
 
 
 class ManualClock:
@@ -8,7 +15,7 @@ class ManualClock:
 
     __slots__ = ("_monotonic_ms", "_now_ms")
 
-    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+    def __init__(self, now_ms: int = _SOME_DAY_MS) -> None:
         self._now_ms = now_ms
         self._monotonic_ms = 0
 
@@ -26,3 +33,23 @@ class ManualClock:
     def set_wall_ms(self, now_ms: int) -> None:
         """Steps the wall clock, as an operator or a time server may, in either direction."""
         self._now_ms = now_ms
+
+
+class SimulatedClock:
+    """A `Clock` of one simulated machine: it goes with the scheduler's time, from any wall time, which may jump."""
+
+    __slots__ = ("_ahead_ms", "_scheduler")
+
+    def __init__(self, scheduler: Scheduler, now_ms: int = _SOME_DAY_MS) -> None:
+        self._scheduler = scheduler
+        self._ahead_ms = now_ms - int(scheduler.now * 1000)
+
+    def now_ms(self) -> int:
+        return self._ahead_ms + int(self._scheduler.now * 1000)
+
+    def monotonic(self) -> float:
+        return self._scheduler.now
+
+    def jump_ms(self, milliseconds: int) -> None:
+        """Steps the wall clock of this machine, in either direction."""
+        self._ahead_ms += milliseconds

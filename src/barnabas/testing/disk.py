@@ -2,7 +2,8 @@
 
 `crash` is the machine losing power: of each file what was there at its last `fsync` stays, plus, if the test wants
 torn writes, a part of what came after; of names, what was there at the last `sync_dir` of their folder. Running full,
-and errors of single operations, can be switched on and off at any time.
+and errors of single operations, can be switched on and off at any time. File ranges go out through real sockets, or
+through those of a simulated network (`write_to_socket=network.write`).
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ class _File:
 class SimulatedDisk:
     """A `Disk`. Paths are absolute; the root folder exists."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, write_to_socket: Callable[[int, ReadableBuffer], int] = os.write) -> None:
         self.clock = clock
+        self._write_to_socket = write_to_socket
         self._files: dict[str, _File] = {}
         self._folders: set[str] = {"/"}
         self._synced_files: dict[str, _File] = {}
@@ -210,7 +212,7 @@ class SimulatedDisk:
 
     def send_range(self, socket_fd: int, fd: int, offset: int, length: int, /) -> int:
         self._count("send_range")
-        return os.write(socket_fd, self._file(fd).data[offset : offset + length])
+        return self._write_to_socket(socket_fd, self._file(fd).data[offset : offset + length])
 
     def open_files_max(self) -> int:
         return 1024

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from bench.nodes import APACHE_KAFKA
 from tools import apache_kafka
 
 if TYPE_CHECKING:
@@ -103,3 +105,14 @@ def test_a_node_keeps_its_port_and_its_records_over_a_restart(tmp_path: Path) ->
     assert not (tmp_path / "data" / "server.properties").exists()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+@pytest.mark.kafka
+@pytest.mark.usefixtures("apache_kafka_runs")
+def test_only_the_benchmark_has_the_flags_of_kafkas_own_start_script(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").touch()  # nothing is started, and so nothing formatted
+    with APACHE_KAFKA.make(tmp_path) as node:
+        assert isinstance(node, apache_kafka.KafkaNode)
+        assert node.flags == apache_kafka.SERVER_FLAGS
+    with contextlib.closing(apache_kafka.KafkaNode(tmp_path)) as oracle:
+        assert oracle.flags == apache_kafka.TOOL_FLAGS

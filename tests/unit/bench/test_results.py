@@ -10,6 +10,7 @@ from bench.nodes import APACHE_KAFKA, BARNABAS
 from bench.results import Results
 from bench.runner import steps
 from bench.stats import AtLeast, AtMost, Measure
+from bench.stored import StoredRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,8 +70,8 @@ def test_a_case_that_never_finished_has_no_line_and_one_that_failed_on_one_side_
 def test_the_page_is_a_markdown_table_with_one_cell_per_heading() -> None:
     both = ("ours", "theirs")
     found = _found(both, (_figures(2000, 1.0), _figures(1000, 2.0)))
-    about = report.About("run", "title", {"processor": "one"}, {})
-    page = report.markdown(about, results.lines_of([CASE], found), both, "notes")
+    lines = tuple(results.lines_of([CASE], found))
+    page = report.markdown(StoredRun("title", "2026-11-17", {"processor": "one"}, both, "notes", lines))
     table = [line for line in page.splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in table}) == 1
     assert "| a case | k/s | 2.00 | 1.00 | 2.00 (2.00–2.00) | 1.00 | 2.00 | 0.50 (0.50–0.50) |" in table[2]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from bench import wire
 
-from barnabas.protocol import codec, headers, records
+from barnabas.protocol import codec, headers
 from barnabas.protocol import messages as m
+from barnabas.protocol.batch import decode_records
 
 TIMESTAMP_MS = 1_700_000_000_000
 TOPICS = ["t", "requests", "x" * 200]
@@ -15,7 +16,7 @@ TOPICS = ["t", "requests", "x" * 200]
 @pytest.mark.parametrize("topic", TOPICS)
 def test_a_produce_frame_is_a_produce_request_of_one_partition(topic: str) -> None:
     batch = wire.record_batch([b"value"], TIMESTAMP_MS)
-    frame = wire.produce_frame(topic, 3, batch)
+    frame = wire.produce_frame(topic, [3], batch)
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     header = headers.parse_request_header(memoryview(frame), 4)
     assert (header.api_key, header.api_version, header.correlation_id) == (0, wire.PRODUCE_VERSION, 0)
@@ -27,7 +28,7 @@ def test_a_produce_frame_is_a_produce_request_of_one_partition(topic: str) -> No
 
 
 def test_a_correlation_id_goes_where_the_constant_says() -> None:
-    frame = bytearray(wire.produce_frame("t", 0, b""))
+    frame = bytearray(wire.produce_frame("t", [0], b""))
     frame[wire.CORRELATION_AT : wire.CORRELATION_AT + 4] = (77).to_bytes(4, "big")
     assert headers.parse_request_header(memoryview(frame), 4).correlation_id == 77
 
@@ -35,7 +36,7 @@ def test_a_correlation_id_goes_where_the_constant_says() -> None:
 @pytest.mark.parametrize("count", [1, 64, 200])
 def test_a_record_batch_holds_its_values_in_order(count: int) -> None:
     values = [b"%d" % number * number for number in range(count)]
-    found = records.decode_records(wire.record_batch(values, TIMESTAMP_MS))
+    found = decode_records(wire.record_batch(values, TIMESTAMP_MS))
     assert [each.value for each in found] == values
     assert [each.offset for each in found] == list(range(count))
     assert {each.timestamp for each in found} == {TIMESTAMP_MS}

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from barnabas.broker import maintenance
-from barnabas.broker.flushing import Flusher
+from barnabas.broker.flusher import Flusher
 from barnabas.broker.maintenance import VISITED_PER_TURN, Maintenance
-from barnabas.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, TopicPartition
+from barnabas.log.folder.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, TopicPartition
 from barnabas.metadata.image import ConfigResource, ResourceType
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.testing.clock import ManualClock
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from barnabas.broker.server import Broker
+    from barnabas.broker.broker import Broker
     from barnabas.replication.hosted import HostedPartition
 
 SOON_MS = 5
@@ -44,7 +44,7 @@ class Household:
         self.replicas = hosting.replicas
         self.clock = hosting.clock
         self.disk = hosting.disk
-        self.flusher = Flusher(hosting.disk, in_thread)
+        self.flusher = Flusher(hosting.disk, in_thread, hosting.store.report_failure)
 
     @property
     def config(self) -> Any:

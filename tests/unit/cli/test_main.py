@@ -9,13 +9,13 @@ from importlib import import_module
 import pytest
 
 from barnabas.cli import main as cli
-from barnabas.cli.errors import CommandError, UsageError
+from barnabas.cli.command_line import CommandError, UsageError
 
 
 @pytest.fixture
 def failing_version(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Lets a test decide how `barnabas version` ends."""
-    import_module("barnabas.cli.version")
+    import_module("barnabas.cli.version_command")
     return monkeypatch
 
 
@@ -91,13 +91,13 @@ def test_a_value_that_an_option_does_not_take_is_answered_in_one_line(capsys: py
 def test_a_failure_is_one_line_on_stderr(
     failure: CommandError, code: int, failing_version: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    failing_version.setattr("barnabas.cli.version.run", raising(failure))
+    failing_version.setattr("barnabas.cli.version_command.run", raising(failure))
     assert cli.main(["version"]) == code
     assert capsys.readouterr().err == f"barnabas: {failure}\n"
 
 
 def test_an_interrupt_ends_with_the_code_shells_give_it(failing_version: pytest.MonkeyPatch) -> None:
-    failing_version.setattr("barnabas.cli.version.run", raising(KeyboardInterrupt()))
+    failing_version.setattr("barnabas.cli.version_command.run", raising(KeyboardInterrupt()))
     assert cli.main(["version"]) == 130
 
 
@@ -116,7 +116,7 @@ def test_version_names_the_package(flag: str, capsys: pytest.CaptureFixture[str]
 
 def test_starting_a_node_loads_neither_rich_nor_librdkafka() -> None:
     program = (
-        "import sys, barnabas.cli.main, barnabas.cli.start, barnabas.broker.server; "
+        "import sys, barnabas.cli.main, barnabas.cli.start_command, barnabas.node.node; "
         "print([name for name in ('rich', 'confluent_kafka') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

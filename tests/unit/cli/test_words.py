@@ -4,8 +4,8 @@ import argparse
 
 import pytest
 
-from barnabas.cli.consume import parse_start
-from barnabas.cli.start import parse_listen_address
+from barnabas.cli.consume_command import parse_start
+from barnabas.cli.start_command import parse_listen_address
 
 
 @pytest.mark.parametrize("text", [":9092", "PLAINTEXT://:9092"])

@@ -8,7 +8,7 @@ import struct
 import threading
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client.settings import ClientSettings
+from barnabas.client.client_settings import ClientSettings
 from barnabas.protocol import codec
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import APIS, ApiKey, response_header_version

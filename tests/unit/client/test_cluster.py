@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.client import retries
 from barnabas.client.cluster import TRANSACTION_COORDINATOR, Call, Cluster
-from barnabas.client.offsets import LATEST, commit_offsets, committed_offsets, list_offsets
+from barnabas.client.offset_queries import LATEST, commit_offsets, committed_offsets, list_offsets
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error, KafkaError

@@ -6,9 +6,10 @@ import pickle
 
 import pytest
 
-from barnabas.client import retries, wire
+from barnabas.client import retries
+from barnabas.client.client_settings import Address, ClientSettings
 from barnabas.client.retries import Attempts, RetriableError, backoff_s, error_of, failure_of, retrying
-from barnabas.client.settings import Address, ClientSettings
+from barnabas.net import frames
 from barnabas.protocol.errors import Error, KafkaError
 
 SETTINGS = ClientSettings((Address("broker", 9092),), retry_backoff_ms=100, retry_backoff_max_ms=1_000)
@@ -30,7 +31,7 @@ def test_what_fails_for_a_while_works_in_the_end() -> None:
         if len(tries) == 1:
             raise RetriableError(Error.NOT_COORDINATOR)
         if len(tries) == 2:
-            raise wire.ConnectError("nobody there")
+            raise frames.ConnectError("nobody there")
         return "done"
 
     assert retrying(QUICK, attempt) == "done"
@@ -40,9 +41,9 @@ def test_what_fails_for_a_while_works_in_the_end() -> None:
 @pytest.mark.parametrize(
     ("failure", "error"),
     [
-        (wire.AuthenticationError("no"), Error.SASL_AUTHENTICATION_FAILED),
-        (wire.UnsupportedVersionError("no"), Error.UNSUPPORTED_VERSION),
-        (wire.MalformedAnswerError("no"), Error.UNKNOWN_SERVER_ERROR),
+        (frames.AuthenticationError("no"), Error.SASL_AUTHENTICATION_FAILED),
+        (frames.UnsupportedVersionError("no"), Error.UNSUPPORTED_VERSION),
+        (frames.MalformedAnswerError("no"), Error.UNKNOWN_SERVER_ERROR),
         (KafkaError(Error.INVALID_GROUP_ID), Error.INVALID_GROUP_ID),
     ],
 )
@@ -61,7 +62,7 @@ def test_what_will_not_pass_is_not_tried_again(failure: Exception, error: Error)
 
 def test_one_deadline_is_over_all_tries() -> None:
     def attempt(attempts: Attempts) -> None:
-        raise wire.ConnectionLostError(f"lost with {attempts.remaining_s} s left")
+        raise frames.ConnectionLostError(f"lost with {attempts.remaining_s} s left")
 
     with pytest.raises(KafkaError, match="given up after") as caught:
         retrying(QUICK, attempt, timeout_ms=50)
@@ -75,7 +76,7 @@ def test_a_try_that_the_deadline_cut_short_does_not_hide_what_was_wrong() -> Non
             raise RetriableError(Error.UNSTABLE_OFFSET_COMMIT, "a transaction is open")
         while attempts.remaining_s:
             pass
-        raise wire.AnswerTimeoutError("no answer in time")
+        raise frames.AnswerTimeoutError("no answer in time")
 
     with pytest.raises(KafkaError, match="a transaction is open") as caught:
         retrying(QUICK, attempt, timeout_ms=50)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.client import sasl
-from barnabas.client.options import SettingsError
+from barnabas.client.broker_connection import AuthenticationError
+from barnabas.client.option_reader import SettingsError
 from barnabas.client.security import SaslSettings
-from barnabas.client.wire import AuthenticationError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.client.options import Options, SettingsError
+from barnabas.client.option_reader import Options, SettingsError
 from barnabas.client.security import Pem, SaslSettings, SecuritySettings, TlsSettings, security_of
 
 SECRET = "hunter2"

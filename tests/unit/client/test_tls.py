@@ -13,7 +13,7 @@ import pytest
 
 from barnabas.client import tls
 from barnabas.client.cluster import Cluster
-from barnabas.client.options import SettingsError
+from barnabas.client.option_reader import SettingsError
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error, KafkaError
 from tests.certificates import PASSWORD, Authority, Identity

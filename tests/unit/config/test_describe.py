@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.config.broker import BrokerConfig, ConfigSource
+from barnabas.config.broker_config import BrokerConfig, ConfigSource
 from barnabas.config.describe import (
     ConfigEntry,
     Synonym,

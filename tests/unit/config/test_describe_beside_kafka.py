@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tools import apache_kafka
 
-from barnabas.client.wire import Connection
-from barnabas.config.broker import BrokerConfig
+from barnabas.client.broker_connection import Connection
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.describe import (
     ConfigEntry,
     describe_broker,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.config.broker import BrokerConfig, ConfigSource
+from barnabas.config.broker_config import BrokerConfig, ConfigSource
 from barnabas.config.dynamic import validate_broker_overrides, validate_group_overrides
 from barnabas.config.settings import ConfigError
 
@@ -130,7 +130,7 @@ def test_what_kafka_lets_be_altered_is_accepted(
 
 
 def test_listeners_cannot_change_under_a_running_node(broker: BrokerConfig) -> None:
-    with pytest.raises(ConfigError, match=r"These configs need a restart in this version: \[listeners\]"):
+    with pytest.raises(ConfigError, match=r"These configs can only be changed by a restart .*: \[listeners\]"):
         validate_broker_overrides({"listeners": "PLAINTEXT://localhost:1"}, THIS_BROKER, broker)
     changed = broker.with_dynamic({}, {"listeners": "PLAINTEXT://localhost:1"})
     assert changed.listeners == broker.listeners

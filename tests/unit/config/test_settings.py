@@ -5,7 +5,7 @@ import sys
 import types
 import typing
 
-from barnabas.config.broker import BrokerConfig
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.settings import (
     BROKER,
     CLUSTER_WIDE,
@@ -17,7 +17,7 @@ from barnabas.config.settings import (
     ConfigType,
     did_you_mean,
 )
-from barnabas.config.topic import TopicConfig
+from barnabas.config.topic_config import TopicConfig
 from barnabas.config.values import check_value
 
 PYTHON_TYPES = {

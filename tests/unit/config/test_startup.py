@@ -2,10 +2,10 @@
 
 import pytest
 
-from barnabas.config.broker import BrokerConfig
-from barnabas.config.listeners import Listener
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.settings import ConfigError
 from barnabas.config.startup import replace_broker_listeners
+from barnabas.net.endpoint import Listener
 
 KRAFT = {
     "process.roles": "broker,controller",
@@ -62,8 +62,8 @@ def test_a_file_of_the_zookeeper_era_starts() -> None:
     assert config.listeners == (Listener("PLAINTEXT", "PLAINTEXT", "localhost", 9095),)
     assert config.log_dirs == ("/a", "/b")
     assert warnings == [
-        "no ZooKeeper is needed: zookeeper.connect, zookeeper.connection.timeout.ms are ignored",
-        "host.name and port replaced by listeners=PLAINTEXT://localhost:9095",
+        "ZooKeeper is not used: ignoring zookeeper.connect, zookeeper.connection.timeout.ms",
+        "using listeners=PLAINTEXT://localhost:9095 instead of host.name and port",
     ]
 
 
@@ -71,13 +71,13 @@ def test_old_advertised_addresses_become_advertised_listeners() -> None:
     era = {"port": "9095", "advertised.host.name": "broker.example.org"}
     config, warnings = BrokerConfig.from_properties(era)
     assert config.advertised_listeners == (Listener("PLAINTEXT", "PLAINTEXT", "broker.example.org", 9095),)
-    assert "advertised.host.name replaced by advertised.listeners=PLAINTEXT://broker.example.org:9095" in warnings
+    assert "using advertised.listeners=PLAINTEXT://broker.example.org:9095 instead of advertised.host.name" in warnings
 
 
 def test_listeners_go_before_port_and_host_name() -> None:
     config, warnings = BrokerConfig.from_properties({"port": "1", "listeners": "PLAINTEXT://localhost:9092"})
     assert config.listeners[0].port == 9092
-    assert warnings == ["port ignored, because listeners is given"]
+    assert warnings == ["ignoring port, because listeners is set"]
 
 
 def test_a_broker_id_that_was_to_be_generated_is_1() -> None:
@@ -105,7 +105,7 @@ def test_node_id_and_broker_id_must_agree() -> None:
 )
 def test_a_removed_setting_is_named_with_what_replaces_it(name: str, successor: str) -> None:
     config, (warning,) = BrokerConfig.from_properties({name: "1"})
-    assert warning.startswith(f"{name} was removed from Kafka and is ignored; in its place: ")
+    assert warning.startswith(f"{name} was removed from Kafka and is ignored; replacement: ")
     assert successor in warning
     assert name not in {given for layer in config.layers.values() for given in layer}
 
@@ -131,7 +131,7 @@ def test_a_setting_without_effect_must_still_be_valid() -> None:
 
 def test_recompression_is_told_to_be_missing() -> None:
     _, (warning,) = BrokerConfig.from_properties({**KRAFT, "compression.type": "zstd"})
-    assert warning.startswith("compression.type: batches stay as their producers compressed them")
+    assert warning.startswith("compression.type: in this version, batches keep the compression of their producer")
     assert BrokerConfig.from_properties({**KRAFT, "compression.type": "producer"})[1] == []
 
 

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.broker.controller_rules import BrokerConfigRules
-from barnabas.config.broker import BrokerConfig
-from barnabas.metadata.controller.bootstrap import activation_records, bootstrap_records
-from barnabas.metadata.controller.context import Context, Settings
-from barnabas.metadata.controller.decide import decide
-from barnabas.metadata.controller.leadership import fence
-from barnabas.metadata.controller.state import ControllerState
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.controller.config_rules import BrokerConfigRules
+from barnabas.controller.decisions.activation import activation_records
+from barnabas.controller.decisions.broker_transitions import fence
+from barnabas.controller.decisions.context import Context, Settings
+from barnabas.controller.decisions.controller_state import ControllerState
+from barnabas.controller.decisions.decide import decide
 from barnabas.metadata.image import MetadataImage, PartitionImage, TopicImage
+from barnabas.metadata.snapshot_records import bootstrap_records
 from barnabas.metadata.versions import SUPPORTED_FEATURES, VersionedRecord
 from barnabas.protocol import messages as m
 from barnabas.protocol.metadata_records import encode_record
 from barnabas.protocol.uuids import Uuid
 
 if TYPE_CHECKING:
-    from barnabas.protocol.structs import Message
+    from barnabas.protocol.compiler.structs import Message
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 CONFIG, _ = BrokerConfig.for_single_node(data_dir="/nowhere")

@@ -7,17 +7,16 @@ import functools
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-from barnabas.broker.controller import ControllerNode, ControllerOptions, Environment
-from barnabas.broker.controller_channel import LocalControllerChannel
 from barnabas.broker.lifecycle import NO_EPOCH, BrokerIdentity, BrokerLifecycle
-from barnabas.broker.metadata_loader import MetadataLoader
-from barnabas.metadata.controller.context import Settings
+from barnabas.controller.controller_node import ControllerNode, ControllerOptions, Environment, LocalControllerChannel
+from barnabas.controller.decisions.context import Settings
 from barnabas.metadata.image import Endpoint, MetadataImage
-from barnabas.ports import Clock, SystemClock, SystemRandom
+from barnabas.ports import Clock, SystemClock, SystemRandom, SystemThreads
 from barnabas.protocol.uuids import Uuid
-from barnabas.raft.batches import VoterEndpoint, VoterNode
 from barnabas.raft.format import format_metadata
-from barnabas.raft.log import MetadataLogLimits
+from barnabas.raft.image_publisher import ImagePublisher
+from barnabas.raft.metadata_batches import VoterEndpoint, VoterNode
+from barnabas.raft.metadata_log import MetadataLogLimits
 from tests.unit.controller.cluster import CLUSTER_ID, RULES, creation
 
 if TYPE_CHECKING:
@@ -57,18 +56,24 @@ class Node:
         self, disk: Disk, folder: str, limits: MetadataLogLimits, clock: Clock | None, **settings: Any
     ) -> None:
         self.failures: list[Exception] = []
-        self.loader = MetadataLoader(CLUSTER_ID)
+        self.publisher = ImagePublisher(CLUSTER_ID)
         values = {"node_id": 1, "cluster_id": CLUSTER_ID, "sole_broker_id": 1, **settings}
         options = ControllerOptions(folder, DIRECTORY, Settings(**values), limits)
         environment = Environment(
-            self.loader, RULES, disk, clock or SystemClock(), SystemRandom(), self.failures.append
+            self.publisher,
+            RULES,
+            disk,
+            clock or SystemClock(),
+            SystemRandom(),
+            SystemThreads(),
+            self.failures.append,
         )
-        self.controller = ControllerNode(options, environment)
-        self.channel = LocalControllerChannel(self.controller, self.loader)
+        self.controller = ControllerNode(options, environment, SystemThreads().loop_thread("controller"))
+        self.channel = LocalControllerChannel(self.controller, self.publisher)
 
     @property
     def image(self) -> MetadataImage:
-        return self.loader.image
+        return self.publisher.image
 
     async def create_topic(self, name: str, partitions: int = 1) -> m.CreateTopicsResponse.CreatableTopicResult:
         response: m.CreateTopicsResponse = await self.channel.send(creation(name, partitions))
@@ -78,7 +83,7 @@ class Node:
         identity = BrokerIdentity(
             1, CLUSTER_ID, SystemRandom().uuid(), (PLAINTEXT,), (DIRECTORY,), previous_epoch=previous_epoch
         )
-        return BrokerLifecycle(identity, self.channel, self.loader, heartbeat_interval_ms=heartbeat_interval_ms)
+        return BrokerLifecycle(identity, self.channel, self.publisher, heartbeat_interval_ms=heartbeat_interval_ms)
 
 
 @asynccontextmanager
@@ -94,13 +99,13 @@ async def running(
     """A node whose controller leads. It is stopped at the end, the broker's life left to the test."""
     node = Node(disk, folder, limits, clock, **settings)
     node.controller.open()
-    node.loader.attach(asyncio.get_running_loop())
+    node.publisher.attach(asyncio.get_running_loop())
     await node.controller.start([endpoint])
     try:
         yield node
     finally:
         await node.controller.stop()
-        node.loader.detach()
+        node.publisher.detach()
 
 
 @asynccontextmanager

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 from tools import apache_kafka
 
-from barnabas.log.meta_properties import MetaProperties, write_meta_properties
-from barnabas.metadata.controller.configs import Operation
+from barnabas.log.folder.meta_properties import MetaProperties, write_meta_properties
+from barnabas.metadata.image import ConfigOperation
 from barnabas.ports import SystemDisk
 from barnabas.protocol import messages as m
 from barnabas.protocol.uuids import from_text, to_text
-from barnabas.raft.log import metadata_folder
+from barnabas.raft.metadata_log import metadata_folder
 from tests.unit.controller.cluster import CLUSTER_ID
 from tests.unit.controller.nodes import DIRECTORY, QUIET, format_folder, running
 
@@ -39,7 +39,7 @@ async def write_folder(folder: Path) -> MetadataImage:
             for name in TOPICS:
                 await node.create_topic(name, 3)
             request = m.IncrementalAlterConfigsRequest
-            config = request.AlterableConfig(name="retention.ms", config_operation=Operation.SET, value="123456")
+            config = request.AlterableConfig(name="retention.ms", config_operation=ConfigOperation.SET, value="123456")
             resource = request.AlterConfigsResource(resource_type=2, resource_name=TOPICS[0], configs=[config])
             await node.channel.send(request(resources=[resource]))
             await node.channel.send(m.AllocateProducerIdsRequest(broker_id=1, broker_epoch=lifecycle.epoch))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.metadata.controller.context import MAX_RECORDS_PER_BATCH
+from barnabas.controller.decisions.context import MAX_RECORDS_PER_BATCH
 from barnabas.metadata.image import NO_LEADER, RECOVERED, RECOVERING
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error

@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.metadata.controller.configs import Operation, edited_list
-from barnabas.metadata.image import ConfigResource, ResourceType
+from barnabas.metadata.image import ConfigOperation, ConfigResource, ResourceType, edited_list
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 from tests.unit.controller.cluster import Cluster
 
 if TYPE_CHECKING:
-    from barnabas.protocol.structs import Message
+    from barnabas.protocol.compiler.structs import Message
 
-SET, DELETE, APPEND, SUBTRACT = Operation
+SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 TOPIC, BROKER, GROUP = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP
 Incremental, Alter = m.IncrementalAlterConfigsRequest, m.AlterConfigsRequest
 
@@ -171,8 +170,8 @@ def test_the_older_request_replaces_everything_that_a_resource_had() -> None:
             incremental(GROUP, "g", ("consumer.session.timeout.ms", SET, "1")),
             Error.INVALID_CONFIG,
             (
-                "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms, "
-                "which is 45000"
+                "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms "
+                "(45000)"
             ),
         ),
         (
@@ -257,6 +256,6 @@ def test_a_cluster_wide_setting_changes_what_new_topics_report() -> None:
     ],
 )
 def test_lists_are_edited_entry_by_entry_as_they_are_written(
-    text: str, operation: Operation, operand: str, edited: str
+    text: str, operation: ConfigOperation, operand: str, edited: str
 ) -> None:
     assert edited_list(text, operation, operand) == edited

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.broker.lifecycle import BrokerIdentity, BrokerLifecycle
-from barnabas.broker.metadata_loader import MetadataLoader
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.uuids import Uuid
-from barnabas.raft.batches import DecodedBatch
+from barnabas.raft.image_publisher import ImagePublisher
+from barnabas.raft.metadata_batches import DecodedBatch
 from tests.unit.controller.nodes import PLAINTEXT, in_event_loop
 
 if TYPE_CHECKING:
-    from barnabas.protocol.structs import Message
+    from barnabas.protocol.compiler.structs import Message
 
 IDENTITY = BrokerIdentity(7, "cluster", Uuid(b"i" * 16), (PLAINTEXT,), (Uuid(b"d" * 16),), "rack", previous_epoch=3)
 
@@ -39,8 +39,8 @@ def heartbeat(**fields: Any) -> m.BrokerHeartbeatResponse:
     return m.BrokerHeartbeatResponse(**{"is_caught_up": True, "is_fenced": False, **fields})
 
 
-def lifecycle_with(controller: Controller, interval_ms: int = 60_000) -> tuple[BrokerLifecycle, MetadataLoader]:
-    loader = MetadataLoader("cluster")
+def lifecycle_with(controller: Controller, interval_ms: int = 60_000) -> tuple[BrokerLifecycle, ImagePublisher]:
+    loader = ImagePublisher("cluster")
     loader.attach(asyncio.get_running_loop())
     return BrokerLifecycle(IDENTITY, controller, loader, heartbeat_interval_ms=interval_ms), loader
 
@@ -127,7 +127,7 @@ async def test_a_broker_that_the_controller_has_forgotten_registers_again_and_as
 async def test_whoever_owns_the_broker_hears_that_its_heartbeats_have_ended() -> None:
     controller = Controller(m.BrokerRegistrationResponse(broker_epoch=5), heartbeat())
     failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-    loader = MetadataLoader("cluster")
+    loader = ImagePublisher("cluster")
     lifecycle = BrokerLifecycle(IDENTITY, controller, loader, heartbeat_interval_ms=1, on_failure=failed.set_result)
     await lifecycle.start()
     controller.answers.clear()
@@ -150,7 +150,7 @@ async def test_a_broker_asks_to_stop_until_it_may() -> None:
 async def test_a_broker_stops_in_the_end_also_without_a_controller(caplog: pytest.LogCaptureFixture) -> None:
     refused = heartbeat(error_code=Error.NOT_CONTROLLER)
     controller = Controller(m.BrokerRegistrationResponse(broker_epoch=5), heartbeat(), refused)
-    loader = MetadataLoader("cluster")
+    loader = ImagePublisher("cluster")
     lifecycle = BrokerLifecycle(IDENTITY, controller, loader, stop_timeout_ms=250)
     await lifecycle.start()
     await lifecycle.stop()
@@ -163,3 +163,19 @@ async def test_a_broker_that_never_registered_stops_without_a_word() -> None:
     lifecycle, _ = lifecycle_with(controller)
     await lifecycle.stop()
     assert controller.requests == []
+
+
+@in_event_loop
+async def test_a_failed_folder_is_told_at_once_and_with_every_heartbeat_and_no_longer_registered() -> None:
+    controller = Controller(m.BrokerRegistrationResponse(broker_epoch=11), heartbeat())
+    lifecycle, _ = lifecycle_with(controller)
+    await lifecycle.start()
+    controller.arrived.clear()
+    (directory,) = IDENTITY.directories
+    lifecycle.directory_failed(directory)
+    await asyncio.wait_for(controller.arrived.wait(), 5)
+    assert controller.requests[-1].offline_log_dirs == [directory]
+    await lifecycle.abandon()
+    controller.answers = [m.BrokerRegistrationResponse(broker_epoch=12)]
+    await lifecycle.register()
+    assert controller.requests[-1].log_dirs == []

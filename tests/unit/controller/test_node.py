@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.broker import controller_loop
-from barnabas.broker.controller import ForeignQuorumError
-from barnabas.metadata.controller.context import Decision
+from barnabas.controller import quorum_controller
+from barnabas.controller.controller_node import ForeignQuorumError
+from barnabas.controller.decisions.context import Decision
 from barnabas.metadata.image import RECOVERED, RECOVERING
 from barnabas.metadata.replay import ReplayError
 from barnabas.metadata.versions import UnsupportedMetadataVersionError, VersionedRecord
@@ -21,10 +21,10 @@ from barnabas.ports import SystemDisk
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 from barnabas.protocol.uuids import Uuid
-from barnabas.raft.batches import VoterEndpoint, VoterNode, data_batch
 from barnabas.raft.core import HardState
 from barnabas.raft.format import format_metadata
-from barnabas.raft.log import MetadataLogLimits, read_folder
+from barnabas.raft.metadata_batches import VoterEndpoint, VoterNode, data_batch
+from barnabas.raft.metadata_log import MetadataLogLimits, read_folder
 from barnabas.raft.quorum_state import write_quorum_state
 from barnabas.testing.clock import ManualClock
 from barnabas.testing.disk import SimulatedDisk
@@ -43,7 +43,7 @@ from tests.unit.controller.nodes import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from barnabas.raft.batches import DecodedBatch
+    from barnabas.raft.metadata_batches import DecodedBatch
 
 METADATA = "/data/__cluster_metadata-0"
 
@@ -95,6 +95,20 @@ async def test_every_start_is_a_new_epoch_a_new_incarnation_and_a_fenced_registr
             assert not node.image.brokers[1].fenced
             await lifecycle.stop()
     assert len(incarnations) == 3
+
+
+@in_event_loop
+async def test_a_lost_quorum_state_does_not_take_the_epoch_back(
+    disk: SimulatedDisk, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        async with running(disk, "/data"):
+            pass
+    disk.unlink(f"{METADATA}/quorum-state")
+    async with running(disk, "/data") as node:
+        assert node.image.epoch == 4
+        assert [batch.epoch for batch in content(disk)] == sorted(batch.epoch for batch in content(disk))
+    assert f"{METADATA}/quorum-state has epoch 0, but the log has records of epoch 3" in caplog.text
 
 
 @in_event_loop
@@ -158,7 +172,7 @@ async def test_a_silent_broker_is_fenced_and_a_heartbeat_unfences_it_again(disk:
     async with running(disk, "/data", session_timeout_ms=80) as node:
         lifecycle = node.lifecycle(heartbeat_interval_ms=60_000)
         fenced = asyncio.Event()
-        node.loader.add_listener(lambda image, _delta: fenced.set() if image.brokers[1].fenced else None)
+        node.publisher.add_listener(lambda image, _delta: fenced.set() if image.brokers[1].fenced else None)
         await lifecycle.start()
         fenced.clear()
         await asyncio.wait_for(fenced.wait(), 10)
@@ -170,7 +184,7 @@ async def test_a_silent_broker_is_fenced_and_a_heartbeat_unfences_it_again(disk:
 @in_event_loop
 async def test_no_ops_are_written_while_nothing_happens(disk: SimulatedDisk) -> None:
     async with running(disk, "/data", limits=QUIET._replace(idle_interval_ms=5)) as node:
-        await node.loader.wait_for_offset(20)
+        await node.publisher.wait_for_offset(20)
     assert names(content(disk))[-1] == ["NoOpRecord"]
 
 
@@ -293,7 +307,7 @@ async def test_a_folder_whose_records_contradict_each_other_is_refused_by_name(d
 
 @pytest.mark.parametrize(
     ("node_id", "directory_id", "message"),
-    [(2, DIRECTORY, "quorum of the nodes 2, and this is node 1"), (1, Uuid(b"x" * 16), "directory.id")],
+    [(2, DIRECTORY, "quorum of the voters 2, but this is node 1"), (1, Uuid(b"x" * 16), "directory.id")],
 )
 @in_event_loop
 async def test_a_folder_of_another_quorum_is_refused(node_id: int, directory_id: Uuid, message: str) -> None:
@@ -316,7 +330,7 @@ async def test_a_quorum_that_is_configured_by_hand_stays_so_and_must_be_of_this_
         "LeaderChangeMessage"
     }
     write_quorum_state(disk, METADATA, HardState(5, leader_id=1), static_voters=[1, 2, 3])
-    with pytest.raises(ForeignQuorumError, match="quorum of the nodes 1, 2, 3, and this is node 1 alone"):
+    with pytest.raises(ForeignQuorumError, match="quorum of the voters 1, 2, 3, but this is node 1,"):
         Node(disk, "/data", QUIET, None).controller.open()
 
 
@@ -329,7 +343,7 @@ async def test_a_decision_that_fails_is_answered_and_logged_and_harms_nobody(
 
     async with with_broker(disk, "/data") as node:
         with monkeypatch.context() as patched:
-            patched.setattr(controller_loop, "decide", fail)
+            patched.setattr(quorum_controller, "decide", fail)
             assert (await node.create_topic("t")).error_code == Error.UNKNOWN_SERVER_ERROR
         assert "a mistake in a decision" in caplog.text
         assert (await node.create_topic("t")).error_code == 0
@@ -346,7 +360,7 @@ async def test_a_record_that_does_not_fit_never_gets_into_the_log(
     async with with_broker(disk, "/data") as node:
         await node.create_topic("before")
         with monkeypatch.context() as patched:
-            patched.setattr(controller_loop, "decide", decide_nonsense)
+            patched.setattr(quorum_controller, "decide", decide_nonsense)
             assert (await node.create_topic("t")).error_code == Error.UNKNOWN_SERVER_ERROR
         deadline = time.monotonic() + 20
         while (await node.create_topic("after")).error_code == Error.NOT_CONTROLLER:
@@ -390,7 +404,7 @@ async def test_a_sync_that_fails_ends_the_controller_and_says_so(disk: Simulated
 async def test_a_stopped_controller_refuses_requests(disk: SimulatedDisk) -> None:
     async with running(disk, "/data") as node:
         pass
-    response = await node.controller.handle(creation("t"))
+    response = (await node.controller.ask(creation("t"))).response
     assert isinstance(response, m.CreateTopicsResponse)
     assert response.topics[0].error_code == Error.NOT_CONTROLLER
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.broker.controller_rules import BrokerConfigRules, controller_settings, metadata_limits
-from barnabas.config.broker import BrokerConfig
-from barnabas.metadata.controller.context import DynamicLayers
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.controller.config_rules import BrokerConfigRules, controller_settings, metadata_limits
+from barnabas.controller.decisions.context import DynamicLayers
 from barnabas.metadata.image import ResourceType
 from barnabas.protocol.errors import Error, KafkaError
-from barnabas.raft.log import MetadataLogLimits
+from barnabas.raft.metadata_log import MetadataLogLimits
 
 NOTHING = DynamicLayers({}, {})
 

@@ -8,14 +8,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from barnabas.metadata.controller.state import ControllerState, PartitionKey
+from barnabas.controller.decisions.controller_state import ControllerState, PartitionKey
 from barnabas.metadata.image import NO_LEADER, MetadataImage
-from barnabas.metadata.replay import Replay
+from barnabas.metadata.replay import ImageDraft
 from barnabas.protocol import messages as m
 from tests.unit.controller.cluster import CLUSTER_ID, Cluster, creation
 
 if TYPE_CHECKING:
-    from barnabas.protocol.structs import Message
+    from barnabas.protocol.compiler.structs import Message
 
 BROKERS = st.integers(1, 3)
 TOPICS = st.sampled_from(["a", "b", "c"])
@@ -137,7 +137,7 @@ class ClusterLife(RuleBasedStateMachine):
 
 
 def image_of(records: list[Message]) -> MetadataImage:
-    replay = Replay(MetadataImage(CLUSTER_ID))
+    replay = ImageDraft(MetadataImage(CLUSTER_ID))
     for record in records:
         if type(record).__name__ not in BOUNDARIES:
             replay.apply(record)

@@ -1,10 +1,10 @@
-"""What steps ask for adds up in their order."""
+"""What steps ask for adds up in their order. An alarm gives way only to an earlier one."""
 
 from __future__ import annotations
 
 import pytest
 
-from barnabas.coordination.effects import Effects, Producer, ProducerId, Record
+from barnabas.coordination.effects import Alarms, Effects, Producer, ProducerId, Record
 from barnabas.protocol import messages as m
 
 
@@ -17,15 +17,31 @@ def test_a_further_step_comes_after_the_first() -> None:
     for number, effects in enumerate((first, second)):
         effects.write(a_record(f"g{number}"))
         effects.answer(number, m.HeartbeatResponse())
-        effects.order(f"order {number}")
+        effects.schedule(f"action {number}")
         effects.note(f"note {number}")
     first.extend(second)
     assert first.records == [a_record("g0"), a_record("g1")]
     assert [reply_to for reply_to, _ in first.answers] == [0, 1]
-    assert first.orders == ["order 0", "order 1"]
+    assert first.actions == ["action 0", "action 1"]
     assert first.notes == ["note 0", "note 1"]
 
 
 def test_what_is_written_in_a_transaction_is_not_mixed_with_what_is_not() -> None:
-    with pytest.raises(AssertionError, match="not written together"):
+    with pytest.raises(AssertionError, match="cannot share a batch"):
         Effects().extend(Effects(Producer(ProducerId(1), 0)))
+
+
+def test_an_alarm_is_only_replaced_by_an_earlier_one() -> None:
+    alarms = Alarms()
+    alarms.set("a", 100)
+    alarms.set("b", 90)
+    alarms.set("a", 200)
+    alarms.set("a", 50)
+    assert alarms.next_ms == 50
+    assert alarms.take_due(49) == []
+    assert alarms.take_due(50) == ["a"]
+    alarms.set("a", 100)
+    assert alarms.take_due(99) == ["b"]
+    assert alarms.take_due(100) == ["a"]
+    assert alarms.take_due(1_000) == []
+    assert alarms.next_ms is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.groups.classic_member import ClientInfo
+from barnabas.groups.classic.classic_members import ClientInfo
 from barnabas.metadata.image import (
     ConfigResource,
     ConfigsImage,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.groups.classic_member import ClientInfo
+from barnabas.groups.classic.classic_members import ClientInfo
 from barnabas.protocol import messages as m
 from barnabas.protocol.codec import encode
 from barnabas.protocol.uuids import ZERO_UUID

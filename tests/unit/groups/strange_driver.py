@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine
 
 from barnabas.coordination.effects import NO_PRODUCER_ID, ProducerId
-from barnabas.groups import records
-from barnabas.groups.classic_state import GroupSettings
-from barnabas.groups.consumer_circumstances import ConsumerGroupSettings
-from barnabas.groups.consumer_group import ConsumerGroup
-from barnabas.groups.consumer_regex import ResolveRegexes
-from barnabas.groups.shard import GroupShard, ShardSettings
+from barnabas.groups import group_records
+from barnabas.groups.classic.classic_group import ClassicGroupSettings
+from barnabas.groups.consumer.consumer_group import ConsumerGroup
+from barnabas.groups.consumer.regex_subscriptions import ResolveRegexes
+from barnabas.groups.consumer.step_context import ConsumerGroupSettings
+from barnabas.groups.group_shard import GroupShard, ShardSettings
 from barnabas.protocol import messages as m
 from barnabas.protocol.codec import encode
 from barnabas.protocol.errors import Error
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from barnabas.coordination.effects import Effects, Record
 
 SETTINGS = ShardSettings(
-    group=GroupSettings(group_max_size=3, group_initial_rebalance_delay_ms=0),
+    group=ClassicGroupSettings(group_max_size=3, group_initial_rebalance_delay_ms=0),
     consumer=ConsumerGroupSettings(assignment_interval_ms=0, max_size=3),
     offsets_retention_ms=120_000,
     offsets_retention_check_interval_ms=30_000,
@@ -48,7 +48,7 @@ class Driver(RuleBasedStateMachine):
         self.waiting: set[int] = set()
         self.epochs: dict[str, int] = {}
         """What each member was last told."""
-        self.orders: list[ResolveRegexes] = []
+        self.actions: list[ResolveRegexes] = []
         self.shard = self.replayed()
 
     def publish(self, offset: int) -> None:
@@ -73,7 +73,7 @@ class Driver(RuleBasedStateMachine):
     def take(self, effects: Effects) -> list[Any]:
         producer_id = NO_PRODUCER_ID if effects.producer is None else effects.producer.producer_id
         for record in effects.records:
-            assert records.decode(*records.encode(record)) == record
+            assert group_records.decode(*group_records.encode(record)) == record
             self.log.append((record, producer_id))
         for reply_to, answer in effects.answers:
             assert isinstance(reply_to, int)
@@ -83,7 +83,7 @@ class Driver(RuleBasedStateMachine):
                 self.epochs[answer.member_id or ""] = answer.member_epoch
             elif isinstance(answer, m.JoinGroupResponse) and answer.error_code == Error.NONE:
                 self.epochs[answer.member_id] = answer.generation_id
-        self.orders += [order for order in effects.orders if isinstance(order, ResolveRegexes)]
+        self.actions += [action for action in effects.actions if isinstance(action, ResolveRegexes)]
         return [answer for _, answer in effects.answers]
 
     def epoch(self, data: st.DataObject, member_id: str) -> int:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from barnabas.protocol.uuids import ZERO_UUID
 from tests.unit.groups.consumer_requests import topic_id
-from tests.unit.groups.mixed_driver import assignment, subscription
+from tests.unit.groups.conversion.mixed_driver import assignment, subscription
 
 INT32 = st.sampled_from([-(1 << 31), -2, -1, 0, 1, 2, (1 << 31) - 1])
 INT64 = st.sampled_from([-(1 << 63), -2, -1, 0, 1, (1 << 63) - 1])

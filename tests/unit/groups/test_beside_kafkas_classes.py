@@ -8,12 +8,14 @@ import string
 import pytest
 
 from barnabas.groups.assignors import ASSIGNORS
-from barnabas.groups.subscriptions import check_regex, group_hash, resolve_regex, topic_hash
+from barnabas.groups.consumer.metadata_hash import group_hash, topic_hash
+from barnabas.groups.consumer.regex_subscriptions import check_regex, resolve_regex
 from barnabas.protocol.errors import KafkaError
 from barnabas.protocol.uuids import Uuid, to_text
-from tests.unit.groups.assignor_cases import random_case
+from tests.unit.groups.assignors.assignor_cases import random_case
+from tests.unit.groups.consumer.test_consumer_regex import BAD_REGEXES
+from tests.unit.groups.consumer.test_metadata_hash import brokers_in, topic_image
 from tests.unit.groups.kafka_oracle import ask_kafka
-from tests.unit.groups.test_subscriptions import BAD_REGEXES, brokers_in, topic_image
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("apache_kafka_runs")]
 

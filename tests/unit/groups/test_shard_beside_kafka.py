@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tools import apache_kafka
 
-from barnabas.client.wire import Connection
-from barnabas.groups import records
-from barnabas.groups.classic_state import GroupSettings
-from barnabas.groups.shard import GroupShard, ShardSettings
+from barnabas.client.broker_connection import Connection
+from barnabas.groups import group_records
+from barnabas.groups.classic.classic_group import ClassicGroupSettings
+from barnabas.groups.group_shard import GroupShard, ShardSettings
 from barnabas.protocol import messages as m
-from barnabas.protocol.batch import iter_headers
+from barnabas.protocol.batch import decode_records, iter_headers
 from barnabas.protocol.codec import decode, encode
 from barnabas.protocol.errors import Error
-from barnabas.protocol.records import decode_records
 from tests.unit.groups import requests
 from tests.unit.groups.requests import TOPIC
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from barnabas.coordination.effects import Effects, Record
-    from barnabas.protocol.structs import Message
+    from barnabas.protocol.compiler.structs import Message
     from barnabas.protocol.uuids import Uuid
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("apache_kafka_runs")]
@@ -40,7 +39,7 @@ class Pair:
         self.kafka = kafka
         self.topic_id = topic_id
         self.log: list[Record] = []
-        self.shard = GroupShard(ShardSettings(group=GroupSettings(group_initial_rebalance_delay_ms=0)))
+        self.shard = GroupShard(ShardSettings(group=ClassicGroupSettings(group_initial_rebalance_delay_ms=0)))
         self.now_ms = 1_000_000
         self.shard.loaded(self.now_ms)
 
@@ -296,7 +295,7 @@ def written_by(node: apache_kafka.KafkaNode, group_id: str) -> list[Record]:
     """What Kafka's log says of a group."""
     data = (node.data_dir / "__consumer_offsets-0" / "00000000000000000000.log").read_bytes()
     batches = [data[position : position + header.size] for position, header in iter_headers(data)]
-    read = [records.decode(each.key, each.value) for batch in batches for each in decode_records(batch)]
+    read = [group_records.decode(each.key, each.value) for batch in batches for each in decode_records(batch)]
     return [record for record in read if record is not None and group_of(record) == group_id]
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
 from barnabas.coordination.effects import ProducerId
-from barnabas.groups.consumer_group import ConsumerGroup
+from barnabas.groups.consumer.consumer_group import ConsumerGroup
 from barnabas.protocol import messages as m
 from barnabas.protocol.codec import encode
 from tests.unit.groups import requests
@@ -44,9 +44,9 @@ class StrangeRequests(Driver):
     @rule()
     def carry_out_orders(self) -> None:
         """Some time, and be it after a restart."""
-        orders, self.orders = self.orders, []
-        for order in orders:
-            self.take(self.shard.regexes_resolved(order, order.find(), self.now_ms))
+        actions, self.actions = self.actions, []
+        for action in actions:
+            self.take(self.shard.regexes_resolved(action, action.find(), self.now_ms))
 
     # Members.
 

@@ -8,9 +8,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from barnabas.groups import records
-from barnabas.groups.classic_state import GroupSettings, GroupState
-from barnabas.groups.shard import GroupShard, ShardSettings
+from barnabas.groups import group_records
+from barnabas.groups.classic.classic_group import ClassicGroupSettings, ClassicGroupState
+from barnabas.groups.group_shard import GroupShard, ShardSettings
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 from barnabas.protocol.uuids import Uuid
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 GROUP_IDS = ("g", "h")
 TOPIC_IDS = {"foo": Uuid(bytes([1] * 16)), "bar": Uuid(bytes([2] * 16))}
-AT_REST = (GroupState.EMPTY.value, GroupState.STABLE.value)
+AT_REST = (ClassicGroupState.EMPTY.value, ClassicGroupState.STABLE.value)
 RETENTION_MS = 120_000
 CHECK_INTERVAL_MS = 30_000
 SETTINGS = ShardSettings(
-    group=GroupSettings(group_max_size=3, group_initial_rebalance_delay_ms=1_000),
+    group=ClassicGroupSettings(group_max_size=3, group_initial_rebalance_delay_ms=1_000),
     offsets_retention_ms=RETENTION_MS,
     offsets_retention_check_interval_ms=CHECK_INTERVAL_MS,
     offset_metadata_max_bytes=10,
@@ -39,7 +39,7 @@ partitions = st.integers(0, 2)
 def replayed(log: list[Record], now_ms: int) -> GroupShard:
     shard = GroupShard(SETTINGS)
     for record in log:
-        read = records.decode(*records.encode(record))
+        read = group_records.decode(*group_records.encode(record))
         assert read == record
         shard.replay(read)
     shard.loaded(now_ms)
@@ -207,7 +207,7 @@ class ShardLife(RuleBasedStateMachine):
 
     @rule()
     def move_away_and_back(self) -> None:
-        answers = self.take(self.shard.resign())
+        answers = self.take(self.shard.unload())
         assert {answer.error_code for answer in answers} <= {Error.NOT_COORDINATOR}
         assert self.waiting == set(), "nobody is left waiting"
         self.shard = replayed(self.log, self.now_ms)

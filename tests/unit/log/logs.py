@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from barnabas.config.topic import TopicConfig
+from barnabas.config.topic_config import TopicConfig
 from barnabas.log.partition_log import PartitionLog
 from barnabas.ports import SystemDisk
-from barnabas.protocol.batch import CRC_AT, HEADER, HEADER_SIZE, BatchHeader, build_batch, read_header
-from barnabas.protocol.records import Record, decode_records
+from barnabas.protocol.batch import CRC_AT, HEADER, HEADER_SIZE, BatchHeader, build_batch, decode_records, read_header
+from barnabas.protocol.record import Record
 from barnabas.protocol.uuids import Uuid
 
 if TYPE_CHECKING:

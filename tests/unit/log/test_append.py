@@ -1,4 +1,4 @@
-"""What appending does to a batch, to the log's end, and to the segments."""
+"""What appending does to a batch, to the log's end, and to the indexes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.config.topic import TopicConfig
-from barnabas.log.partition_log import LogPosition
-from barnabas.log.validation import UnexpectedOffsetError
+from barnabas.config.topic_config import TopicConfig
+from barnabas.log.batch_validation import UnexpectedOffsetError
+from barnabas.log.segments.segment_list import LogPosition
 from barnabas.protocol.batch import HEADER_SIZE, MAGIC_AT, TimestampType, crc_is_valid
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.testing.disk import SimulatedDisk
@@ -62,85 +62,6 @@ def test_a_create_time_topic_takes_the_mark_of_log_append_time_off_a_clients_bat
     stored = read_bytes(log, 0)
     assert stored_header(log, 0).timestamp_type is TimestampType.CREATE_TIME
     assert crc_is_valid(stored, 0, len(stored))
-
-
-def test_a_segment_rolls_when_the_next_batch_does_not_fit(tmp_path: Path, clock: ManualClock) -> None:
-    one = batch(b"x" * 100)
-    log = create(tmp_path, clock, TopicConfig(segment_bytes=3 * len(one)))
-    rolled: list[int] = []
-    log.on_roll = lambda rolled_log: rolled.append(rolled_log.log_end_offset)
-
-    for _ in range(7):
-        log.append_as_leader(one, 0)
-
-    assert [segment.base_offset for segment in log.segments.all] == [0, 3, 6]
-    assert rolled == [3, 6]
-    assert [record.offset for record in read_records(log)] == list(range(7))
-
-
-def test_a_segment_rolls_when_records_are_newer_than_its_first_by_segment_ms(
-    tmp_path: Path, clock: ManualClock
-) -> None:
-    log = create(tmp_path, clock, TopicConfig(segment_ms=1000))
-    start = clock.now_ms()
-    for age_ms in (0, 1000, 1001, 1500, 2002):
-        log.append_as_leader(batch(b"x", timestamp=start + age_ms), 0)
-    assert [segment.base_offset for segment in log.segments.all] == [0, 2, 4]
-
-
-def test_without_timestamps_a_segment_rolls_by_its_own_age(tmp_path: Path, clock: ManualClock) -> None:
-    log = create(tmp_path, clock, TopicConfig(segment_ms=1000))
-    for step_ms in (0, 1000, 1):
-        clock.advance_ms(step_ms)
-        log.append_as_leader(batch(b"x", timestamp=-1), 0)
-    assert [segment.base_offset for segment in log.segments.all] == [0, 2]
-
-
-def test_jitter_makes_a_segment_roll_earlier(tmp_path: Path, clock: ManualClock) -> None:
-    log = create(tmp_path, clock, TopicConfig(segment_ms=1000, segment_jitter_ms=1000))
-    log.segments.active.jitter_ms = 400
-    start = clock.now_ms()
-    for age_ms in (0, 600, 601):
-        log.append_as_leader(batch(b"x", timestamp=start + age_ms), 0)
-    assert [segment.base_offset for segment in log.segments.all] == [0, 2]
-
-
-def test_a_segment_rolls_when_its_index_is_full(tmp_path: Path, clock: ManualClock) -> None:
-    config = TopicConfig(segment_index_bytes=48, index_interval_bytes=0)
-    log = create(tmp_path, clock, config)
-    for number in range(10):
-        log.append_as_leader(batch(b"x", timestamp=clock.now_ms() + number), 0)
-    # Four time entries fit in 48 bytes, the last of them kept for the roll: so many batches, and the first has none.
-    assert [segment.base_offset for segment in log.segments.all] == [0, 4, 8]
-    assert len(files_of(log)["00000000000000000000.timeindex"]) <= 48
-
-
-def test_a_segment_rolls_before_a_relative_offset_overflows(tmp_path: Path, clock: ManualClock) -> None:
-    log = create(tmp_path, clock)
-    log.append_at(batch(b"a", base_offset=0, leader_epoch=0))
-    log.append_at(batch(b"b", base_offset=2**31 - 1, leader_epoch=0))
-    log.append_at(batch(b"c", base_offset=2**31, leader_epoch=0))
-    assert [segment.base_offset for segment in log.segments.all] == [0, 2**31]
-    assert [record.offset for record in read_records(log)] == [0, 2**31 - 1, 2**31]
-
-
-def test_preallocation_reserves_the_segment_and_gives_the_rest_back(tmp_path: Path, clock: ManualClock) -> None:
-    one = batch(b"x" * 1000)
-    log = create(tmp_path, clock, TopicConfig(segment_bytes=4096, preallocate=True))
-    for _ in range(4):
-        log.append_as_leader(one, 0)
-    sizes = {name: len(data) for name, data in files_of(log).items() if name.endswith(".log")}
-    assert sizes == {"00000000000000000000.log": 3 * len(one), "00000000000000000003.log": 4096}
-    log.close()
-    assert len(files_of(log)["00000000000000000003.log"]) == len(one)
-
-
-def test_a_batch_larger_than_a_segment_is_refused(tmp_path: Path, clock: ManualClock) -> None:
-    log = create(tmp_path, clock, TopicConfig(segment_bytes=200))
-    with pytest.raises(KafkaError) as refused:
-        log.append_as_leader(batch(b"x" * 200), 0)
-    assert refused.value.error is Error.RECORD_LIST_TOO_LARGE
-    assert log.log_end_offset == 0
 
 
 def test_followers_append_batches_as_they_come(tmp_path: Path, clock: ManualClock) -> None:

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.config.topic import TopicConfig
+from barnabas.config.topic_config import TopicConfig
+from barnabas.log.folder.data_dir import log_start_offsets_of
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.testing.disk import SimulatedDisk
+from tests.unit.replication.hosting import FaultyDisk
 
 from .logs import batch, create, idempotent, put_to_sleep, read_records, reopen
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from barnabas.log.partition_log import PartitionLog
     from barnabas.testing.clock import ManualClock
 
@@ -336,6 +340,29 @@ def test_a_truncation_that_fails_half_way_leaves_a_log_that_ends_where_it_says_a
     assert [record.value for record in read_records(log)] == [b"x", b"other"]
     log.close()
     assert offsets(reopen(log, clock, clean_shutdown=True, disk=disk)) == [0, 1]
+
+
+@pytest.mark.parametrize("offset", [0, 50])
+def test_a_log_whose_full_truncation_failed_answers_with_errors_until_it_succeeds(
+    tmp_path: Path, clock: ManualClock, offset: int
+) -> None:
+    disk = FaultyDisk()
+    log = create(tmp_path, clock, disk=disk)
+    log.append_as_leader(batch(b"a"), 0)
+    disk.fail("open", f"{offset:020d}.log")
+    with pytest.raises(KafkaError):
+        log.truncate_fully(offset)
+    with pytest.raises(KafkaError):
+        log.append_as_leader(batch(b"b"), 0)
+    assert log.offset_by_timestamp(5) is None
+    assert log.max_timestamp_offset() is None
+    assert log.apply_retention(1) == 0
+    log_start_offsets_of([log])
+    disk.heal()
+    log.truncate_fully(offset)
+    log.append_as_leader(batch(b"c"), 0)
+    assert [(record.offset, record.value) for record in read_records(log)] == [(offset, b"c")]
+    log.close()
 
 
 def test_a_deletion_removes_what_it_can_and_is_due_again_for_the_rest(

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.config.topic import TopicConfig
-from barnabas.log.checkpoints import read_topic_id
+from barnabas.config.topic_config import TopicConfig
+from barnabas.log.folder.checkpoints import read_topic_id
 from barnabas.log.partition_log import PartitionLog
 from barnabas.ports import SystemDisk
 from barnabas.protocol.batch import iter_headers

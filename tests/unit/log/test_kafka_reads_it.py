@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from tools import apache_kafka
 
-from barnabas.config.topic import TopicConfig
-from barnabas.log.markers import EndMarker
-from barnabas.log.producer_state import NOT_NEEDED
+from barnabas.config.topic_config import TopicConfig
+from barnabas.log.append_batches import EndMarker
+from barnabas.log.producers.producer_state import NOT_NEEDED
 from barnabas.protocol.batch import build_batch
 from barnabas.protocol.compression import Codec
-from barnabas.protocol.records import Record
+from barnabas.protocol.record import Record
 
 from .logs import batch, create, files_of, reopen
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.config.topic import TopicConfig
+from barnabas.config.topic_config import TopicConfig
 
 from .logs import batch, create, files_of, put_to_sleep, read_records, reopen
 

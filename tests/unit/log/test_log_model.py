@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from barnabas.config.topic import TopicConfig
+from barnabas.config.topic_config import TopicConfig
 from barnabas.protocol.batch import build_batch
 from barnabas.protocol.errors import Error, KafkaError
-from barnabas.protocol.records import Record
+from barnabas.protocol.record import Record
 from barnabas.testing.clock import ManualClock
 from barnabas.testing.disk import SimulatedDisk
 

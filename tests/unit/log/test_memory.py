@@ -7,9 +7,9 @@ import os
 import tracemalloc
 from typing import TYPE_CHECKING
 
-from barnabas.config.topic import TopicConfig
-from barnabas.log.files import FilePool
+from barnabas.config.topic_config import TopicConfig
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.segments.open_files import FilePool
 from barnabas.ports import SystemClock, SystemDisk
 from barnabas.testing.disk import SimulatedDisk
 

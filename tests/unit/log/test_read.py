@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.config.topic import TopicConfig
-from barnabas.log.files import FilePool
-from barnabas.log.partition_log import LogPosition, PartitionLog
+from barnabas.config.topic_config import TopicConfig
+from barnabas.log.partition_log import PartitionLog
+from barnabas.log.segments.open_files import FilePool
+from barnabas.log.segments.segment_list import LogPosition
 from barnabas.ports import SystemDisk
 from barnabas.protocol.batch import read_header
 from barnabas.protocol.errors import Error, KafkaError

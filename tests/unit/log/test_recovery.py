@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.config.topic import TopicConfig
+from barnabas.config.topic_config import TopicConfig
 from barnabas.log.partition_log import PartitionLog
 from barnabas.ports import SystemDisk
 from barnabas.testing.disk import SimulatedDisk

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.config.topic import TopicConfig
-from barnabas.log.index import TIME_ENTRY, cut_file
-from barnabas.log.timestamps import learn
+from barnabas.config.topic_config import TopicConfig
+from barnabas.log.segments.segment_index import TIME_ENTRY, cut_file
 from barnabas.protocol.batch import build_batch
 from barnabas.protocol.compression import Codec
-from barnabas.protocol.records import Record
+from barnabas.protocol.record import Record
 from barnabas.testing.clock import ManualClock
 from barnabas.testing.disk import SimulatedDisk
 
@@ -130,7 +129,7 @@ def test_times_are_found_in_a_log_that_grows_rolls_is_cut_and_retained_in_betwee
             log.apply_retention(log.log_end_offset)
         else:
             if step == "look up ahead" and (unread := log.unread_timestamps(START + number)) is not None:
-                learn(unread.run(disk))
+                log.learn_timestamps(unread.run(disk))
             expected = next((r for r in read_records(log) if r.timestamp >= START + number), None)
             found = log.offset_by_timestamp(START + number)
             assert (found and (found.timestamp, found.offset)) == (expected and (expected.timestamp, expected.offset))
@@ -184,7 +183,7 @@ def test_what_was_read_ahead_is_not_read_again(clock: ManualClock) -> None:
     log = many_segments(clock, disk, 400)
     unread = log.unread_timestamps(START + 300)
     assert unread is not None
-    learn(unread.run(disk))
+    log.learn_timestamps(unread.run(disk))
     assert log.unread_timestamps(START + 300) is None
     disk.calls.clear()
     assert log.offset_by_timestamp(START + 300) == (START + 300, 300, 0)
@@ -210,7 +209,7 @@ def test_a_time_index_that_cannot_be_read_ahead_is_made_again_by_the_look_up(clo
     cut_file(disk, f"{log.folder}/{9:020d}.timeindex", 5)
     unread = log.unread_timestamps(START + 15)
     assert unread is not None
-    learn(unread.run(disk))
+    log.learn_timestamps(unread.run(disk))
     assert log.offset_by_timestamp(START + 15) == (START + 15, 15, 0)
     assert log.offset_by_timestamp(START + 7) == (START + 7, 7, 0)
     assert log.offset_by_timestamp(START + 9) == (START + 9, 9, 0)

@@ -12,7 +12,7 @@ from barnabas.protocol import messages as m
 from barnabas.protocol.uuids import Uuid
 
 if TYPE_CHECKING:
-    from barnabas.protocol.structs import Message
+    from barnabas.protocol.compiler.structs import Message
 
 IDS = st.integers(0, 5)
 NAMES = st.sampled_from(["a", "b", "c", "d.e", "d_e"])

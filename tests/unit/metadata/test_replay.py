@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from barnabas.metadata.image import MIGRATING_DIRECTORY, NO_LEADER, ConfigResource, MetadataImage, ResourceType
-from barnabas.metadata.replay import Replay, ReplayError
+from barnabas.metadata.replay import ImageDraft, ReplayError
 from barnabas.metadata.versions import UnsupportedMetadataVersionError
 from barnabas.protocol import messages as m
 from barnabas.protocol.metadata_records import RECORD_NAMES
@@ -16,15 +16,15 @@ from barnabas.protocol.uuids import Uuid
 from tests.unit.metadata.records import histories
 
 if TYPE_CHECKING:
-    from barnabas.protocol.structs import Message
+    from barnabas.protocol.compiler.structs import Message
 
 EMPTY = MetadataImage("cluster")
 FOO, BAR, DIRECTORY = (Uuid(bytes(15) + bytes([number])) for number in (200, 201, 202))
 TRANSACTION_RECORDS = {"BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord"}
 
 
-def replay(*records: Message, image: MetadataImage = EMPTY) -> Replay:
-    working_copy = Replay(image)
+def replay(*records: Message, image: MetadataImage = EMPTY) -> ImageDraft:
+    working_copy = ImageDraft(image)
     for record in records:
         working_copy.apply(record)
     return working_copy
@@ -55,7 +55,7 @@ def foo_with(*partitions: m.PartitionRecord) -> MetadataImage:
 
 
 def test_every_kind_of_metadata_record_can_be_applied() -> None:
-    handled = set(Replay._handlers) | TRANSACTION_RECORDS
+    handled = set(ImageDraft._handlers) | TRANSACTION_RECORDS
     assert handled == set(RECORD_NAMES.values())
 
 
@@ -82,7 +82,7 @@ def test_a_change_that_names_a_leader_begins_an_epoch_and_one_that_does_not_keep
 def test_partitions_may_arrive_in_any_order_but_none_may_be_missing() -> None:
     image = foo_with(partition_record(partition_id=1, leader=2), partition_record(partition_id=0))
     assert [partition.leader for partition in image.topics.ids[FOO].partitions] == [1, 2]
-    with pytest.raises(ReplayError, match="topic foo lacks 1 of its 2 partitions"):
+    with pytest.raises(ReplayError, match="topic foo is missing 1 of its 2 partitions"):
         foo_with(partition_record(partition_id=1))
 
 
@@ -162,7 +162,7 @@ def test_a_level_of_newer_software_is_refused(feature: str, level: int) -> None:
 
 
 def test_a_level_that_is_no_longer_supported_is_refused_as_too_old() -> None:
-    with pytest.raises(UnsupportedMetadataVersionError, match=r"metadata\.version 6.*7 to 30; it is too old.*raise it"):
+    with pytest.raises(UnsupportedMetadataVersionError, match=r"version 6.*7 to 30; it is too old.*upgrade it"):
         replay(m.FeatureLevelRecord(name="metadata.version", feature_level=6))
 
 
@@ -185,7 +185,7 @@ def test_what_did_not_change_is_the_same_object_in_the_next_image() -> None:
 @given(histories(), histories())
 @settings(max_examples=30, deadline=None)
 def test_an_image_never_changes_after_it_was_made(one: list[Message], other: list[Message]) -> None:
-    working_copy = Replay(EMPTY)
+    working_copy = ImageDraft(EMPTY)
     for record in one:
         working_copy.apply(record)
     image = working_copy.freeze(offset=1, epoch=1, timestamp_ms=0)
@@ -202,7 +202,7 @@ def test_an_image_never_changes_after_it_was_made(one: list[Message], other: lis
 @given(histories(), histories())
 @settings(max_examples=30, deadline=None)
 def test_the_delta_of_what_was_touched_is_the_delta_of_everything(one: list[Message], other: list[Message]) -> None:
-    working_copy = Replay(EMPTY)
+    working_copy = ImageDraft(EMPTY)
     images: list[MetadataImage] = []
     for records in (one, other):
         for record in records:

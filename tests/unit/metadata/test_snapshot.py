@@ -8,22 +8,22 @@ import pytest
 from hypothesis import given, settings
 
 from barnabas.metadata.image import MetadataImage
-from barnabas.metadata.replay import Replay
-from barnabas.metadata.snapshot import snapshot_records
+from barnabas.metadata.replay import ImageDraft
+from barnabas.metadata.snapshot_records import snapshot_records
 from barnabas.protocol import messages as m
 from barnabas.protocol.metadata_records import decode_record, encode_record
 from barnabas.protocol.uuids import Uuid
 from tests.unit.metadata.records import histories
 
 if TYPE_CHECKING:
-    from barnabas.protocol.structs import Message
+    from barnabas.protocol.compiler.structs import Message
 
 EMPTY = MetadataImage("cluster")
 LEVEL = m.FeatureLevelRecord(name="metadata.version", feature_level=30)
 
 
 def image_of(records: list[Message]) -> MetadataImage:
-    replay = Replay(EMPTY)
+    replay = ImageDraft(EMPTY)
     for record in records:
         replay.apply(record)
     return replay.freeze(offset=len(records) - 1, epoch=3, timestamp_ms=99)

@@ -4,7 +4,7 @@ import pytest
 
 from barnabas.protocol import messages
 from barnabas.protocol.api import APIS, ApiKey, request_header_version, response_header_version
-from barnabas.protocol.schema import definitions
+from barnabas.protocol.compiler.schema import definitions
 
 REMOVED = {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN}
 

@@ -19,12 +19,13 @@ from barnabas.protocol.batch import (
     build_batch,
     build_plain_batch,
     crc_is_valid,
+    decode_records,
     iter_headers,
     read_header,
 )
 from barnabas.protocol.compression import Codec
 from barnabas.protocol.errors import DecodeError, EncodeError
-from barnabas.protocol.records import Record, decode_records
+from barnabas.protocol.record import Record
 
 RECORDS = [
     Record(b"first", b"key", 1_700_000_000_000, (("a", b"1"), ("a", None), ("é", b"")), 100),
@@ -216,14 +217,14 @@ def test_a_row_of_batches_with_an_impossible_length_or_magic_is_refused() -> Non
 
 
 def test_a_header_that_is_not_there_is_refused() -> None:
-    with pytest.raises(DecodeError, match="needs 61 bytes, 60 are left"):
+    with pytest.raises(DecodeError, match="needs 61 bytes, but 60 are left"):
         read_header(built()[:60])
 
 
 def test_a_codec_that_does_not_exist_is_refused() -> None:
     data = bytearray(built())
     data[batches.ATTRIBUTES_AT + 1] = 5
-    with pytest.raises(DecodeError, match="no codec has number 5"):
+    with pytest.raises(DecodeError, match="unknown compression codec 5"):
         decode_records(data)
 
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from barnabas.protocol import codec
 from barnabas.protocol import messages as m
 from barnabas.protocol.codec import DecodeError, EncodeError
-from barnabas.protocol.schema import message_schema
+from barnabas.protocol.compiler.schema import message_schema
 from barnabas.protocol.uuids import ZERO_UUID, Uuid
 from tests.unit.protocol.test_codec_kio import KIO_PATHS
 from tests.unit.protocol.values import ALL_VERSIONS, filled_message, message_class, messages_of
@@ -116,8 +116,8 @@ def test_a_field_that_a_version_lacks_has_its_default() -> None:
         (m.HeartbeatRequest(group_id=None), 4, "group_id must not be null"),  # type: ignore[arg-type]
         (m.HeartbeatRequest(generation_id=1 << 31), 4, "generation_id must be of type int32, not 2147483648"),
         (m.HeartbeatRequest(generation_id="1"), 4, "generation_id must be of type int32, not '1'"),  # type: ignore[arg-type]
-        (m.HeartbeatRequest(group_id="x" * 32768), 4, "group_id is 32768 bytes long, the limit is 32767"),
-        (m.HeartbeatRequest(group_id="x" * 32768), 3, "group_id is 32768 bytes long, the limit is 32767"),
+        (m.HeartbeatRequest(group_id="x" * 32768), 4, "group_id is 32768 bytes long, but the limit is 32767"),
+        (m.HeartbeatRequest(group_id="x" * 32768), 3, "group_id is 32768 bytes long, but the limit is 32767"),
         (m.HeartbeatRequest(group_id="\ud800"), 4, "group_id has surrogates"),
         (m.HeartbeatRequest(group_id=b"bytes"), 4, "group_id must be a string"),  # type: ignore[arg-type]
         (m.TopicRecord(topic_id=Uuid(bytes(15))), 0, "topic_id must be an id of 16 bytes"),

@@ -23,7 +23,7 @@ from kio.schema.index import schema_name_map
 from kio.serial import entity_reader, entity_writer
 
 from barnabas.protocol import codec
-from barnabas.protocol.schema import Field, MessageSchema, StructSchema, definitions, message_schema
+from barnabas.protocol.compiler.schema import Field, MessageSchema, StructSchema, definitions, message_schema
 from barnabas.protocol.uuids import ZERO_UUID
 from tests.unit.protocol.values import message_class, messages_of
 

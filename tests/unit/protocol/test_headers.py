@@ -64,11 +64,11 @@ def test_a_header_cut_at_any_byte_is_refused() -> None:
 @pytest.mark.parametrize(
     ("data", "complaint"),
     [
-        (b"\0\x03\0\x00\0\0\0\x01\x7f\xffme", "the client id claims 32767 bytes, 2 are left"),
+        (b"\0\x03\0\x00\0\0\0\x01\x7f\xffme", "the client id claims 32767 bytes, but 2 are left"),
         (b"\0\x03\0\x00\0\0\0\x01\0\x02\xff\xff", "the client id is not UTF-8"),
         (b"\0\x03\0\x0c\0\0\0\x01\xff\xff" + b"\xff" * 9, "longer than 32 bits"),
         (b"\0\x03\0\x0c\0\0\0\x01\xff\xff" + b"\x01\x05\xff\xff\x03", "claims 65535 bytes"),
-        (b"\0\x03\0\x0c\0\0\0\x01\xff\xff" + b"\xff\xff\xff\xff\x0f" + b"\0" * 20, "the input ends inside a varint"),
+        (b"\0\x03\0\x0c\0\0\0\x01\xff\xff" + b"\xff\xff\xff\xff\x0f" + b"\0" * 20, "4294967295 tagged fields"),
     ],
 )
 def test_a_malformed_header_is_refused(data: bytes, complaint: str) -> None:

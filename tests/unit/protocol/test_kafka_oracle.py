@@ -19,7 +19,7 @@ from barnabas.protocol.batch import build_batch
 from barnabas.protocol.compression import LEVELS, Codec
 from barnabas.protocol.control_records import ControlRecordType, encode_control_record, encode_end_transaction
 from barnabas.protocol.metadata_records import RECORD_NAMES, encode_record
-from barnabas.protocol.records import Record
+from barnabas.protocol.record import Record
 from tests.unit.protocol.values import ALL_VERSIONS, filled_message, message_class
 
 if TYPE_CHECKING:

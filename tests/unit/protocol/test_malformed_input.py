@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from barnabas.protocol import codec
 from barnabas.protocol import messages as m
 from barnabas.protocol.codec import DecodeError
-from barnabas.protocol.schema import message_schema
+from barnabas.protocol.compiler.schema import message_schema
 from tests.unit.protocol.values import ALL_VERSIONS, filled_message, message_class
 
 VARINT_MAX = b"\xff\xff\xff\xff\x0f"
@@ -103,7 +103,7 @@ def read_or_none(cls: Any, data: bytes, version: int) -> Any:
 
 @pytest.mark.parametrize("count", [b"\x7f\xff\xff\xff", b"\x00\xff\xff\xff"])
 def test_a_count_of_elements_that_the_frame_cannot_hold_is_refused(count: bytes) -> None:
-    with pytest.raises(DecodeError, match=r"topics claims \d+ elements, 3 bytes are left"):
+    with pytest.raises(DecodeError, match=r"topics claims \d+ elements, but 3 bytes are left"):
         codec.decode(m.MetadataRequest, count + b"abc", 0)
 
 
@@ -140,7 +140,7 @@ def test_a_varint_of_more_than_32_bits_is_refused() -> None:
 def test_a_tagged_field_whose_size_is_wrong_is_refused() -> None:
     data = codec.encode(m.ApiVersionsResponse(finalized_features_epoch=5), 3)
     assert data.count(b"\x01\x01\x08") == 1
-    with pytest.raises(DecodeError, match="finalized_features_epoch ends 1 bytes behind its tagged size of 7"):
+    with pytest.raises(DecodeError, match="finalized_features_epoch ends 1 bytes after its tagged size of 7"):
         codec.decode(m.ApiVersionsResponse, data.replace(b"\x01\x01\x08", b"\x01\x01\x07"), 3)
     with pytest.raises(DecodeError, match="has a tagged field of 127 bytes"):
         codec.decode(m.ApiVersionsResponse, data.replace(b"\x01\x01\x08", b"\x01\x63\x7f"), 3)

@@ -14,7 +14,7 @@ import pytest
 from tools import extract_schemas, make_messages
 
 from barnabas.protocol import messages as m
-from barnabas.protocol.schema import definitions, message_schema, parse_versions, snake_case
+from barnabas.protocol.compiler.schema import definitions, message_schema, parse_versions, snake_case
 from tests.unit.protocol.values import ALL_VERSIONS, filled_message
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ print(1000 * (time.process_time() - before))
 """
 
 COUNT_CLASSES = """
-from barnabas.protocol import api, codec, headers, messages, metadata_records, structs
+from barnabas.protocol import api, codec, headers, messages, metadata_records
+from barnabas.protocol.compiler import structs
 print(len(structs.Message.__subclasses__()))
 messages.MetadataRequest
 print(len(structs.Message.__subclasses__()))

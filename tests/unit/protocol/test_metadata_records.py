@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.protocol import messages as m
+from barnabas.protocol.compiler.schema import definitions
 from barnabas.protocol.control_records import (
     ControlRecordType,
     decode_control_record,
@@ -13,7 +14,6 @@ from barnabas.protocol.control_records import (
 )
 from barnabas.protocol.errors import DecodeError, EncodeError
 from barnabas.protocol.metadata_records import RECORD_NAMES, decode_record, encode_record
-from barnabas.protocol.schema import definitions
 from tests.unit.protocol.values import ALL_VERSIONS, filled_message
 
 CONTROL_MESSAGES = [
@@ -56,10 +56,10 @@ def test_a_message_that_is_no_metadata_record_is_refused() -> None:
     ("data", "complaint"),
     [
         (b"", "ends inside a varint"),
-        (b"\x02\x07\0", "frame version 1, not 2"),
-        (b"\x01\x06\0", "no metadata record has type 6"),
+        (b"\x02\x07\0", "unknown frame version 2, expected 1"),
+        (b"\x01\x06\0", "unknown metadata record type 6"),
         (b"\x01\x07\x01", "FenceBrokerRecord has versions 0-0, not 1"),
-        (b"\x01\x07\0\0\0", "is cut short"),
+        (b"\x01\x07\0\0\0", "is truncated"),
         (b"\x01\x14\0\0\0", "ends at byte 4 of 5"),
     ],
 )
@@ -99,12 +99,12 @@ def test_a_later_version_of_the_key_is_read_by_its_start() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "complaint"),
     [
-        (b"\0\0\0", b"\0\0", "needs 4 bytes, not 3"),
-        (b"\xff\xff\0\x01", b"\0\0", "has version -1"),
-        (b"\0\0\0\x07", b"\0\0", "no control record has type 7"),
-        (b"\0\0\0\x02", b"\0", "value of a LEADER_CHANGE control record has 1 bytes"),
+        (b"\0\0\0", b"\0\0", "needs 4 bytes, but has 3"),
+        (b"\xff\xff\0\x01", b"\0\0", "has the invalid version -1"),
+        (b"\0\0\0\x07", b"\0\0", "unknown control record type 7"),
+        (b"\0\0\0\x02", b"\0", "value of a LEADER_CHANGE control record has only 1 bytes"),
         (b"\0\0\0\x02", b"\0\x09", "LeaderChangeMessage has versions 0-1, not 9"),
-        (b"\0\0\0\x01", b"\0\0\0", "EndTxnMarker is cut short"),
+        (b"\0\0\0\x01", b"\0\0\0", "EndTxnMarker is truncated"),
     ],
 )
 def test_a_malformed_control_record_is_refused(key: bytes, value: bytes, complaint: str) -> None:

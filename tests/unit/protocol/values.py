@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from barnabas.protocol import messages
-from barnabas.protocol.schema import Field, MessageSchema, StructSchema, definitions, message_schema
+from barnabas.protocol.compiler.schema import Field, MessageSchema, StructSchema, definitions, message_schema
 
 if TYPE_CHECKING:
-    from barnabas.protocol.structs import Message
+    from barnabas.protocol.compiler.structs import Message
 
 ALL_VERSIONS: list[tuple[str, int]] = [
     (name, version)

@@ -67,6 +67,19 @@ def test_every_start_begins_a_new_epoch_after_the_last() -> None:
     assert [(entry.base_offset, entry.epoch) for entry in ready.entries] == [(30, 8)]
 
 
+def test_an_epoch_follows_that_of_the_last_record_where_the_state_is_lost_or_old() -> None:
+    for state in (HardState(), HardState(5, leader_id=2, voted_id=2)):
+        ready = core(state=state, log_end=LogEnd(7, 30)).tick(0)
+        assert ready.hard_state == HardState(8, leader_id=1)
+        assert [(entry.base_offset, entry.epoch) for entry in ready.entries] == [(30, 8)]
+
+
+def test_a_voter_that_lost_its_state_votes_in_no_epoch_before_that_of_its_log() -> None:
+    voter = core(ONE, TWO, THREE, log_end=LogEnd(7, 30))
+    (answer,) = voter.step(VoteRequest(TWO, 6, LogEnd(9, 99))).messages
+    assert answer.message == VoteResponse(1, 7, is_granted=False)
+
+
 def test_voters_that_the_log_does_not_name_yet_are_named_when_an_epoch_begins() -> None:
     ready = core(names_voters=True).tick(0)
     assert ready.entries == (Entry(0, 1, 3, LeaderChange(1, (1,), (1,), names_voters=True)),)
@@ -102,12 +115,12 @@ def test_the_high_watermark_of_one_voter_is_what_it_has_flushed() -> None:
 
 
 def test_with_peers_an_election_waits_for_its_timeout_and_asks_every_other_voter() -> None:
-    candidate = core(ONE, TWO, THREE, log_end=LogEnd(4, 9))
+    candidate = core(ONE, TWO, THREE, state=HardState(4), log_end=LogEnd(4, 9))
     assert candidate.tick(0) == Ready()
     assert candidate.tick(999) == Ready()
     ready = candidate.tick(1000)
-    assert ready.hard_state == HardState(1, voted_id=1, voted_directory_id=ONE.directory_id)
-    request = VoteRequest(ONE, 1, LogEnd(4, 9))
+    assert ready.hard_state == HardState(5, voted_id=1, voted_directory_id=ONE.directory_id)
+    request = VoteRequest(ONE, 5, LogEnd(4, 9))
     assert [(out.to, out.message) for out in ready.messages] == [(2, request), (3, request)]
     assert ready.role is Role.CANDIDATE
 

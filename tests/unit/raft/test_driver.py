@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 from barnabas.metadata.versions import VersionedRecord
-from barnabas.ports import SystemClock
+from barnabas.ports import SystemClock, SystemThreads
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.uuids import Uuid
-from barnabas.raft.batches import DecodedBatch, VoterNode
 from barnabas.raft.core import HardState, RaftCore, Voter
 from barnabas.raft.driver import RaftDriver
-from barnabas.raft.log import MetadataLog, MetadataLogLimits, read_folder
+from barnabas.raft.metadata_batches import DecodedBatch, VoterNode
+from barnabas.raft.metadata_log import MetadataLog, MetadataLogLimits, read_folder
 from barnabas.raft.quorum_state import read_quorum_state
 from barnabas.testing.clock import ManualClock
 from barnabas.testing.disk import SimulatedDisk
@@ -65,14 +64,15 @@ async def driving(disk: SimulatedDisk) -> AsyncIterator[tuple[RaftDriver, Listen
     voter = Voter(VOTER.id, VOTER.directory_id)
     core = RaftCore(voter, [voter], read_quorum_state(disk, FOLDER), log.end, high_watermark=content.end_offset)
     listener = Listener()
-    with ThreadPoolExecutor(1) as executor:
-        driver = RaftDriver(core, log, [VOTER], listener, disk=disk, clock=clock, executor=executor)
-        driver.start()
-        await listener.led.wait()
-        try:
-            yield driver, listener
-        finally:
-            await driver.close()
+    threads = SystemThreads().pool("metadata disk", 1)
+    driver = RaftDriver(core, log, [VOTER], listener, disk=disk, clock=clock, threads=threads)
+    driver.start()
+    await listener.led.wait()
+    try:
+        yield driver, listener
+    finally:
+        await driver.close()
+        threads.shutdown()
 
 
 @pytest.fixture
@@ -170,6 +170,26 @@ def test_what_keeps_a_sync_from_beginning_costs_the_leadership_only(
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("number", [errno.EIO, errno.EROFS])
+def test_a_device_that_takes_no_writes_stops_the_driver_and_the_folder_is_named(
+    disk: SimulatedDisk, number: int
+) -> None:
+    async def scenario() -> None:
+        async with driving(disk) as (driver, listener):
+            disk.fail("pwritev", number)
+            with pytest.raises(KafkaError) as refused:
+                append(driver, "t")
+            assert refused.value.error is Error.NOT_CONTROLLER
+            (error,) = listener.errors
+            assert isinstance(error, OSError)
+            assert (error.errno, error.filename) == (number, FOLDER)
+            disk.heal()
+            await asyncio.sleep(0.05)
+            assert not driver.is_leader, "it does not try again"
+
+    asyncio.run(scenario())
+
+
 def test_a_sync_that_fails_stops_the_driver(disk: SimulatedDisk) -> None:
     async def scenario() -> None:
         async with driving(disk) as (driver, listener):
@@ -187,7 +207,7 @@ def test_a_batch_that_is_too_large_is_refused_and_leaves_no_trace(disk: Simulate
     async def scenario() -> None:
         async with driving(disk) as (driver, _):
             end = driver.next_offset
-            with pytest.raises(KafkaError, match="divide the request") as refused:
+            with pytest.raises(KafkaError, match="Split the request") as refused:
                 driver.prepare([VersionedRecord(m.ConfigRecord(name="k", value="x" * 30_000), 0)] * 300)
             assert refused.value.error is Error.RECORD_LIST_TOO_LARGE
             assert driver.next_offset == end

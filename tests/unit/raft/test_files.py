@@ -12,10 +12,10 @@ from barnabas.metadata.versions import VersionedRecord
 from barnabas.ports import SystemDisk
 from barnabas.protocol import messages as m
 from barnabas.protocol.uuids import Uuid
-from barnabas.raft.batches import VoterEndpoint, VoterNode
 from barnabas.raft.core import HardState
 from barnabas.raft.format import format_metadata, read_bootstrap
-from barnabas.raft.log import read_folder
+from barnabas.raft.metadata_batches import VoterEndpoint, VoterNode
+from barnabas.raft.metadata_log import read_folder
 from barnabas.raft.quorum_state import QuorumStateError, read_quorum_state, read_static_voters, write_quorum_state
 from barnabas.raft.snapshots import (
     BOOTSTRAP,
@@ -96,7 +96,7 @@ def test_a_quorum_state_that_cannot_be_written_leaves_the_old_one() -> None:
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"leaderEpoch":"x"}', '{"leaderEpoch":1,"votedDirectoryId":"?"}'])
 def test_an_unreadable_quorum_state_is_refused_and_not_guessed(tmp_path: Path, text: str) -> None:
     (tmp_path / "quorum-state").write_text(text)
-    with pytest.raises(QuorumStateError, match="quorum-state is not a quorum state"):
+    with pytest.raises(QuorumStateError, match="quorum-state is not a valid quorum state"):
         read_quorum_state(SystemDisk(), str(tmp_path))
 
 

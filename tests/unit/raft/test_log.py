@@ -14,7 +14,8 @@ from barnabas.protocol.batch import build_batch
 from barnabas.protocol.metadata_records import encode_record
 from barnabas.protocol.record import Record
 from barnabas.protocol.uuids import METADATA_TOPIC_ID, Uuid, to_text
-from barnabas.raft.batches import (
+from barnabas.raft.core import LogEnd
+from barnabas.raft.metadata_batches import (
     NewerMetadataError,
     VoterEndpoint,
     VoterNode,
@@ -22,8 +23,13 @@ from barnabas.raft.batches import (
     data_batch,
     voters_messages,
 )
-from barnabas.raft.core import LogEnd
-from barnabas.raft.log import MetadataLog, MetadataLogLimits, MissingMetadataError, read_folder
+from barnabas.raft.metadata_log import (
+    DamagedMetadataError,
+    MetadataLog,
+    MetadataLogLimits,
+    MissingMetadataError,
+    read_folder,
+)
 from barnabas.raft.snapshots import SnapshotId, write_snapshot
 from barnabas.testing.clock import ManualClock
 from barnabas.testing.disk import SimulatedDisk
@@ -101,7 +107,7 @@ def test_batches_are_read_back_after_the_log_was_opened_again(disk: SimulatedDis
 
 @pytest.mark.parametrize(
     ("value", "record"),
-    [(b"\x01\x63\x00", "no metadata record has type 99"), (b"\x01\x02\x07", "TopicRecord has versions 0-0, not 7")],
+    [(b"\x01\x63\x00", "unknown metadata record type 99"), (b"\x01\x02\x07", "TopicRecord has versions 0-0, not 7")],
     ids=["type", "version"],
 )
 def test_a_record_of_newer_software_is_named_and_nothing_is_taken_for_damaged(
@@ -122,7 +128,7 @@ def test_a_snapshot_of_newer_software_is_not_passed_over_as_if_it_were_broken(
         newer_software.setattr(m.EndTxnMarker, "api_key", 98)
         records = [VersionedRecord(m.EndTxnMarker(), 0)]
         write_snapshot(disk, FOLDER, SnapshotId(3, 1), records, [VOTER], contained_timestamp_ms=0, now_ms=0)
-    with pytest.raises(NewerMetadataError, match=r"-0000000001\.checkpoint .*no metadata record has type 98"):
+    with pytest.raises(NewerMetadataError, match=r"-0000000001\.checkpoint .*unknown metadata record type 98"):
         read_folder(disk, FOLDER)
 
 
@@ -171,6 +177,95 @@ def test_a_batch_overwritten_with_garbage_at_any_byte_ends_the_log_before_it(dis
         assert open_log(broken).end.offset == 2
 
 
+def flip(disk: SimulatedDisk, path: str, position: int) -> None:
+    fd = disk.open(path, os.O_RDONLY)
+    (byte,) = disk.pread(fd, 1, position)
+    overwrite(disk, path, position, bytes([byte ^ 0xFF]))
+
+
+def files(disk: SimulatedDisk) -> dict[str, bytes]:
+    def read(path: str) -> bytes:
+        fd = disk.open(path, os.O_RDONLY)
+        return disk.pread(fd, disk.size(path), 0)
+
+    return {name: read(f"{FOLDER}/{name}") for name in disk.list_folder(FOLDER)}
+
+
+def test_damage_before_a_whole_batch_is_refused_by_place_whatever_byte_it_hits(disk: SimulatedDisk) -> None:
+    first, second, last = topics(0, 2), topics(2, 2), topics(4, 1)
+    write(disk, first, second, last)
+    for position in range(len(first), len(first) + len(second)):
+        if position in range(len(first) + 12, len(first) + 16):
+            # The checksum leaves the epoch out.
+            continue
+        broken = copy.deepcopy(disk)
+        flip(broken, LOG_FILE, position)
+        before = files(broken)
+        with pytest.raises(DamagedMetadataError) as refused:
+            read_folder(broken, FOLDER)
+        place = f"{LOG_FILE} is damaged at position {len(first)}, where offset 2 should be"
+        assert place in str(refused.value), position
+        assert f"with offset 4 at position {len(first) + len(second)} of {LOG_FILE}." in str(refused.value)
+        assert files(broken) == before
+
+
+@pytest.mark.parametrize(
+    "follows", [bytes(5000), bytes(range(256)) * 40, topics(2, 2)[:-20] + bytes(9000)], ids=["zeros", "garbage", "both"]
+)
+def test_a_torn_end_with_something_behind_it_that_is_no_batch_is_cut(disk: SimulatedDisk, follows: bytes) -> None:
+    first, last = topics(0, 2), topics(2, 2)
+    write(disk, first, last)
+    for length in range(len(first), len(first) + len(last)):
+        torn = copy.deepcopy(disk)
+        cut(torn, LOG_FILE, length)
+        overwrite(torn, LOG_FILE, length, follows)
+        if files(torn)[LOG_FILE.rpartition("/")[2]].startswith(first + last):
+            continue
+        assert topic_names(torn) == ["t0", "t1"]
+        assert open_log(torn).end.offset == 2
+        assert torn.size(LOG_FILE) == len(first)
+
+
+def test_damage_in_a_segment_is_refused_when_a_later_one_has_batches(disk: SimulatedDisk) -> None:
+    limits = LIMITS._replace(segment_bytes=len(topics(0, 2)) + 10)
+    log = open_log(disk, limits)
+    for offset in (0, 2, 4):
+        log.append(topics(offset, 2))
+    flush(log, disk)
+    second = f"{FOLDER}/00000000000000000002.log"
+    torn = copy.deepcopy(disk)
+    cut(torn, second, disk.size(second) - 1)
+    with pytest.raises(DamagedMetadataError, match=f"{second} is damaged at position 0, where offset 2 should be"):
+        read_folder(torn, FOLDER)
+    missing = copy.deepcopy(disk)
+    missing.unlink(second)
+    with pytest.raises(DamagedMetadataError, match="where offset 2 should be"):
+        read_folder(missing, FOLDER)
+    cut(torn, f"{FOLDER}/00000000000000000004.log", 0)
+    assert topic_names(torn) == ["t0", "t1"]
+    assert open_log(torn, limits).end.offset == 2
+
+
+def test_damage_before_the_end_of_a_snapshot_does_not_cost_what_follows_it(disk: SimulatedDisk) -> None:
+    first = topics(0, 2)
+    write(disk, first, topics(2, 2), topics(4, 1))
+    write_snapshot(disk, FOLDER, SnapshotId(4, 1), [], [VOTER], contained_timestamp_ms=0, now_ms=0)
+    flip(disk, LOG_FILE, len(first) + 30)
+    with pytest.raises(DamagedMetadataError, match=f"{LOG_FILE} is damaged at position {len(first)}"):
+        read_folder(disk, FOLDER)
+
+
+def test_a_log_that_ends_before_a_snapshot_that_cannot_be_read_is_refused(disk: SimulatedDisk) -> None:
+    write(disk, topics(0, 5))
+    write_snapshot(disk, FOLDER, SnapshotId(3, 1), [], [VOTER], contained_timestamp_ms=0, now_ms=0)
+    newest = write_snapshot(disk, FOLDER, SnapshotId(5, 1), [], [VOTER], contained_timestamp_ms=0, now_ms=0)
+    cut(disk, newest, 10)
+    assert read_folder(disk, FOLDER).end_offset == 5
+    cut(disk, LOG_FILE, 0)
+    with pytest.raises(MissingMetadataError, match=f"{newest} cannot be read, and the log ends at offset 3"):
+        read_folder(disk, FOLDER)
+
+
 def test_a_log_that_lost_all_that_its_snapshot_holds_goes_on_from_the_snapshot(disk: SimulatedDisk) -> None:
     write(disk, topics(0, 5))
     records = [VersionedRecord(m.TopicRecord(name=f"t{number}"), 0) for number in range(5)]
@@ -192,7 +287,7 @@ def test_a_log_without_its_beginning_and_without_a_snapshot_is_refused(disk: Sim
     flush(log, disk)
     disk.unlink(LOG_FILE)
     disk.unlink(f"{FOLDER}/{SnapshotId(2, 1).file_name()}")
-    with pytest.raises(MissingMetadataError, match="from offset 2 on and no snapshot"):
+    with pytest.raises(MissingMetadataError, match="starts at offset 2, and no snapshot"):
         read_folder(disk, FOLDER)
 
 

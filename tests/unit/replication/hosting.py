@@ -7,15 +7,15 @@ import errno
 import os
 from typing import TYPE_CHECKING, Any
 
-from barnabas.config.topic import TopicConfig
-from barnabas.log.checkpoints import read_offsets
-from barnabas.log.data_dir import DataDir
-from barnabas.log.files import FilePool
+from barnabas.config.topic_config import TopicConfig
+from barnabas.log.folder.checkpoints import read_offsets
+from barnabas.log.folder.data_dir import DataDir
+from barnabas.log.segments.open_files import FilePool
 from barnabas.metadata.image import ConfigResource, ConfigsImage, MetadataImage, ResourceType
-from barnabas.ports import SystemDisk, SystemRandom
+from barnabas.net.purgatory import Parked, Purgatory
+from barnabas.ports import SystemDisk, SystemRandom, SystemThreads
 from barnabas.protocol.uuids import Uuid
 from barnabas.replication.log_store import LogStore, OpenDir
-from barnabas.replication.purgatory import Parked, Purgatory
 from barnabas.replication.replica_manager import ReplicaManager
 from tests.unit.broker.api.stand_ins import CLUSTER_ID, FOLDER, NODE_ID, a_config, an_image
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from barnabas.config.broker import BrokerConfig
-    from barnabas.log.checkpoints import TopicPartition
+    from barnabas.config.broker_config import BrokerConfig
+    from barnabas.log.folder.checkpoints import TopicPartition
     from barnabas.metadata.image import TopicImage
     from barnabas.replication.hosted import HostedPartition
     from barnabas.testing.clock import ManualClock
@@ -38,10 +38,10 @@ class FaultyDisk(SystemDisk):
     __slots__ = ("_faults",)
 
     def __init__(self) -> None:
-        self._faults: list[tuple[str, str]] = []
+        self._faults: list[tuple[str, str, int]] = []
 
-    def fail(self, operation: str, part_of_path: str) -> None:
-        self._faults.append((operation, part_of_path))
+    def fail(self, operation: str, part_of_path: str, number: int = errno.EIO) -> None:
+        self._faults.append((operation, part_of_path, number))
 
     def heal(self) -> None:
         self._faults.clear()
@@ -49,6 +49,14 @@ class FaultyDisk(SystemDisk):
     def open(self, path: str, flags: int, mode: int = 0o644) -> int:
         self._look_at("open", path)
         return super().open(path, flags, mode)
+
+    def pwritev(self, fd: int, buffers: Any, offset: int, /) -> int:  # type: ignore[override]
+        self._look_at("pwritev", os.readlink(f"/proc/self/fd/{fd}"))
+        return os.pwritev(fd, buffers, offset)
+
+    def fsync(self, fd: int, /) -> None:  # type: ignore[override]
+        self._look_at("fsync", os.readlink(f"/proc/self/fd/{fd}"))
+        os.fsync(fd)
 
     def make_folder(self, path: str) -> None:
         self._look_at("make_folder", path)
@@ -71,8 +79,9 @@ class FaultyDisk(SystemDisk):
         return super().modified_ms(path)
 
     def _look_at(self, operation: str, path: str) -> None:
-        if any(operation == failing and part in path for failing, part in self._faults):
-            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        for failing, part, number in self._faults:
+            if operation == failing and part in path:
+                raise OSError(number, os.strerror(number), path)
 
 
 class Waiting(Parked):
@@ -111,6 +120,7 @@ class Hosting:
     def open(self) -> int:
         return self.store.open(
             lambda _: TopicConfig(),
+            threads=SystemThreads(),
             threads_per_dir=1,
             producer_expiration_ms=86_400_000,
             on_progress=lambda _opened, _all: None,

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.config.topic import TopicConfig
-from barnabas.log.checkpoints import (
+from barnabas.config.topic_config import TopicConfig
+from barnabas.log.folder.checkpoints import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     TopicPartition,
 )
+from barnabas.metadata.image import UNASSIGNED_DIRECTORY
 from barnabas.protocol.uuids import ZERO_UUID, Uuid
 from barnabas.replication.log_store import OfflineLogError
 from barnabas.testing.clock import ManualClock
@@ -36,7 +38,7 @@ ANOTHER_TOPIC = Uuid(b"another topic id")
 def make(hosting: Hosting, name: str, folder: Uuid = FOLDER, config: TopicConfig | None = None) -> PartitionLog:
     """A new log in the store's care, with a record in it."""
     topic, _, partition = name.rpartition("-")
-    data_dir = hosting.store.choose(folder)
+    (data_dir,) = hosting.store.choose([folder])
     log = hosting.store.create(data_dir, topic, topic_id(topic), int(partition), config or TopicConfig())
     hosting.store.adopt(log, data_dir)
     log.append_as_leader(batch(b"x"), 0)
@@ -185,10 +187,10 @@ def test_a_new_log_goes_where_the_metadata_says_or_where_the_fewest_are(tmp_path
     async def scenario() -> None:
         hosting = Hosting(tmp_path, ManualClock(), folders=3)
         hosting.open()
-        assert hosting.store.choose(folder_id(2)) is hosting.data_dirs[2]
+        assert hosting.store.choose([folder_id(2)]) == [hosting.data_dirs[2]]
         for number, name in enumerate(("a-0", "a-1", "b-0", "b-1")):
             make(hosting, name, folder=(folder_id(0), folder_id(2))[number % 2])
-        assert hosting.store.choose(ZERO_UUID) is hosting.data_dirs[1]
+        assert hosting.store.choose([ZERO_UUID]) == [hosting.data_dirs[1]]
         for name in ("c-0", "c-1", "c-2"):
             make(hosting, name, folder=ZERO_UUID)
         assert [len(hosting.folders(number)) for number in range(3)] == [3, 2, 2]
@@ -267,7 +269,7 @@ def test_a_log_that_cannot_be_opened_stays_as_it_is_and_its_folder_is_not_called
         assert good is not None
         assert damaged.store.claim("bad", topic_id("bad"), 0) is None
         with pytest.raises(OfflineLogError, match=r"the log of bad-0 could not be opened: .*partition\.metadata"):
-            make(damaged, "bad-0")
+            damaged.store.require_online("bad", topic_id("bad"), 0, FOLDER)
         damaged.store.set_unclaimed_aside()
         assert damaged.folders() == ["bad-0", "good-0"]
         stop(damaged, good)
@@ -339,11 +341,59 @@ def test_a_log_that_cannot_be_closed_leaves_the_mark_out_and_the_others_are_clos
         hosting = Hosting(tmp_path, ManualClock(), folders=2)
         hosting.open()
         logs = make(hosting, "bad-0"), make(hosting, "good-0"), make(hosting, "far-0", folder=folder_id(1))
-        hosting.disk.fail("open", "/bad-0/")
+        hosting.disk.fail("open", "/bad-0/", errno.ENOSPC)
         stop(hosting, *logs)
         assert [is_marked_clean(hosting, number) for number in (0, 1)] == [False, True]
         assert hosting.offsets_in(RECOVERY_POINTS) == {TopicPartition("bad", 0): 0, TopicPartition("good", 0): 1}
         assert [record.getMessage() for record in caplog.records] == ["cannot close bad-0"]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("operation", ["open", "fsync"])
+def test_a_folder_that_fails_when_its_logs_are_closed_is_left_as_it_is(
+    tmp_path: Path, operation: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        hosting = Hosting(tmp_path, ManualClock(), folders=2)
+        hosting.open()
+        logs = make(hosting, "bad-0"), make(hosting, "good-0"), make(hosting, "far-0", folder=folder_id(1))
+        await hosting.store.checkpoint_recovery_points()
+        hosting.disk.fail(operation, "/bad-0/")
+        stop(hosting, *logs)
+        assert [is_marked_clean(hosting, number) for number in (0, 1)] == [False, True]
+        assert hosting.offsets_in(RECOVERY_POINTS) == {TopicPartition("bad", 0): 0, TopicPartition("good", 0): 0}
+        assert hosting.offsets_in(RECOVERY_POINTS, 1) == {TopicPartition("far", 0): 1}
+        assert f"{hosting.data_dirs[0].path} has failed" in caplog.text
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_that_was_made_again_while_the_folder_of_its_predecessor_was_offline_keeps_its_log(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        before = Hosting(tmp_path, ManualClock(), folders=2)
+        before.open()
+        make(before, "t-0")
+        before.store.fail(before.data_dirs[0], OSError(errno.EIO, "broken"))
+        before.store.take_offline(before.data_dirs[0])
+        before.store.require_online("t", ANOTHER_TOPIC, 0, UNASSIGNED_DIRECTORY)
+        (data_dir,) = before.store.choose([UNASSIGNED_DIRECTORY])
+        assert data_dir is before.data_dirs[1]
+        successor = before.store.create(data_dir, "t", ANOTHER_TOPIC, 0, TopicConfig())
+        before.store.adopt(successor, data_dir)
+        successor.append_as_leader(batch(b"new"), 0)
+        stop(before, successor)
+
+        repaired = Hosting(tmp_path, ManualClock(), folders=2)
+        repaired.open()
+        claimed = repaired.store.claim("t", ANOTHER_TOPIC, 0)
+        assert claimed is not None
+        assert [record.value for record in read_records(claimed)] == [b"new"]
+        (stray,) = repaired.folders(0)
+        assert stray.endswith("-stray")
+        stop(repaired, claimed)
 
     asyncio.run(scenario())
 

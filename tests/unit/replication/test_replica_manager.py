@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, TopicPartition
-from barnabas.metadata.image import ConfigResource, ResourceType, TopicImage
+from barnabas.log.folder.checkpoints import CLEAN_SHUTDOWN, HIGH_WATERMARKS, RECOVERY_POINTS, TopicPartition
+from barnabas.metadata.image import UNASSIGNED_DIRECTORY, ConfigResource, ResourceType, TopicImage
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.uuids import Uuid
 from barnabas.replication.replica_manager import CREATED_PER_STEP
@@ -17,7 +19,7 @@ from barnabas.testing.clock import ManualClock
 from tests.unit.broker.api.stand_ins import NODE_ID, a_partition, a_topic, topic_id
 from tests.unit.log.logs import batch, read_records, stored_header
 
-from .hosting import CLUSTER_DEFAULT, Hosting
+from .hosting import CLUSTER_DEFAULT, Hosting, folder_id
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -149,6 +151,100 @@ def test_a_topic_that_grows_keeps_its_partitions_and_gets_more(tmp_path: Path) -
         assert values_in(first) == [b"kept"]
         assert len(hosting.replicas) == len(hosting.folders()) == CREATED_PER_STEP + 2
         assert all(hosted.state.is_leader for hosted in hosting.replicas)
+        hosting.stop()
+
+    asyncio.run(scenario())
+
+
+def test_partitions_that_are_made_together_are_spread_over_the_folders(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        hosting = Hosting(tmp_path, ManualClock(), folders=3)
+        hosting.open()
+        in_the_first = a_partition()
+        anywhere = a_partition()._replace(directories=(UNASSIGNED_DIRECTORY,))
+        await hosting.follow(topic_of("t", in_the_first, in_the_first, *[anywhere] * 7))
+        assert [len(hosting.folders(number)) for number in range(3)] == [3, 3, 3]
+        hosting.stop()
+
+    asyncio.run(scenario())
+
+
+def marks_of_clean_ends(hosting: Hosting) -> list[bool]:
+    return [os.path.exists(f"{each.path}/{CLEAN_SHUTDOWN}") for each in hosting.data_dirs]
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EROFS])
+def test_a_folder_that_fails_takes_its_partitions_offline_and_no_others(tmp_path: Path, number: int) -> None:
+    async def scenario() -> None:
+        hosting = Hosting(tmp_path, ManualClock(), folders=2)
+        hosting.open()
+        anywhere = led_by(NODE_ID, 0)._replace(directories=(UNASSIGNED_DIRECTORY,) * 2, isr=(NODE_ID,))
+        await hosting.follow(topic_of("t", *[anywhere] * 4))
+        partitions = [hosting.replicas.find_by_name(b"t", index) for index in range(4)]
+        for hosted in partitions:
+            append(hosted, b"before")
+        await hosting.store.checkpoint_recovery_points()
+        failed: list[OSError] = []
+        hosting.store.on_failed_dir = lambda _, error: failed.append(error)
+        waiting = hosting.watch(partitions[2])
+        hosting.disk.fail("pwritev", "data-0/t-0", number)
+        assert refusal(append, partitions[0], b"lost") is Error.KAFKA_STORAGE_ERROR
+        hosting.disk.heal()
+        assert [error.errno for error in failed] == [number]
+        hosting.replicas.take_offline(hosting.data_dirs[0], failed[0])
+
+        await asyncio.wait_for(waiting.answered.wait(), 5)
+        for index in (0, 2):
+            assert refusal(hosting.replicas.find_by_name, b"t", index) is Error.KAFKA_STORAGE_ERROR
+            assert refusal(append, partitions[index], b"lost") is Error.KAFKA_STORAGE_ERROR
+            assert partitions[index].outcome(1, 0) is Error.KAFKA_STORAGE_ERROR
+        for index in (1, 3):
+            append(partitions[index], b"after")
+            assert values_in(partitions[index]) == [b"before", b"after"]
+        await hosting.replicas.retry_offline(hosting.config)
+        await hosting.follow(topic_of("t", *[anywhere._replace(leader_epoch=1, partition_epoch=1)] * 5))
+        assert [len(hosting.folders(number)) for number in range(2)] == [2, 3], "none is made in place of one"
+        assert refusal(hosting.replicas.find_by_name, b"t", 0) is Error.KAFKA_STORAGE_ERROR
+        await hosting.store.checkpoint_recovery_points()
+        hosting.stop()
+        assert hosting.offsets_in(RECOVERY_POINTS) == {TopicPartition("t", index): 0 for index in (0, 2)}
+        assert set(hosting.offsets_in(RECOVERY_POINTS, 1)) == {TopicPartition("t", index) for index in (1, 3, 4)}
+        assert marks_of_clean_ends(hosting) == [False, True]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE])
+def test_a_write_that_finds_no_space_or_no_file_costs_no_folder(tmp_path: Path, number: int) -> None:
+    async def scenario() -> None:
+        hosting = Hosting(tmp_path, ManualClock())
+        hosting.open()
+        await hosting.follow(a_topic("t"))
+        (hosted,) = hosting.replicas
+        append(hosted, b"before")
+        hosting.disk.fail("pwritev", "/t-0", number)
+        assert refusal(append, hosted, b"lost") is Error.KAFKA_STORAGE_ERROR
+        hosting.disk.heal()
+        append(hosted, b"after")
+        assert values_in(hosted) == [b"before", b"after"]
+        hosting.stop()
+
+    asyncio.run(scenario())
+
+
+def test_where_partitions_were_put_is_known_until_the_metadata_says_the_same(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        hosting = Hosting(tmp_path, ManualClock(), folders=2)
+        hosting.open()
+        anywhere = a_partition()._replace(directories=(UNASSIGNED_DIRECTORY,))
+        await hosting.follow(topic_of("t", anywhere, anywhere))
+        assert hosting.replicas.misplaced == {(topic_id("t"), 0): folder_id(0), (topic_id("t"), 1): folder_id(1)}
+        settled = [
+            anywhere._replace(directories=(folder_id(index),), partition_epoch=anywhere.partition_epoch + 1)
+            for index in range(2)
+        ]
+        await hosting.follow(topic_of("t", *settled))
+        assert hosting.replicas.misplaced == {}
         hosting.stop()
 
     asyncio.run(scenario())

@@ -74,14 +74,14 @@ def test_without_any_java_one_line_says_what_to_do() -> None:
     with pytest.raises(JavaMissingError) as caught:
         find_java()
     assert str(caught.value) == (
-        "Spark needs Java 17 or newer: apt-get install openjdk-17-jre-headless, or set JAVA_HOME to where it is"
+        "Spark needs Java 17 or newer: apt-get install openjdk-17-jre-headless, or set JAVA_HOME to its folder"
     )
 
 
 def test_with_nothing_but_old_javas_the_line_names_the_newest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(install(tmp_path / "eight", 'java version "1.8.0_392"')))
     newest = install(tmp_path / "usual" / "eleven", 'openjdk version "11.0.22" 2024-01-16')
-    with pytest.raises(JavaMissingError, match=f"newer; there is only Java 11, in {newest}: apt-get") as caught:
+    with pytest.raises(JavaMissingError, match=f"newer; only Java 11 was found, in {newest}: apt-get") as caught:
         find_java()
     assert "\n" not in str(caught.value)
 

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any
 from barnabas.coordination.effects import Producer, ProducerId
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
-from barnabas.transactions import records
-from barnabas.transactions.orders import NeedProducerId, WriteMarkers
-from barnabas.transactions.producers import NOBODY
-from barnabas.transactions.shard import TransactionShard
-from barnabas.transactions.state import TransactionSettings
+from barnabas.transactions import transaction_records
+from barnabas.transactions.end_transaction import AllocateProducerId, WriteMarkers
+from barnabas.transactions.producer_epochs import NOBODY
+from barnabas.transactions.transaction_shard import TransactionSettings, TransactionShard
 from tests.unit.transactions import requests
 
 if TYPE_CHECKING:
     from barnabas.coordination.effects import Effects, Record
-    from barnabas.transactions.state import TopicPartition
+    from barnabas.transactions.transaction import TopicPartition
 
 COORDINATOR_EPOCH = 7
 FIRST_PRODUCER_ID = 1_000
@@ -33,7 +32,7 @@ def replayed(
     """What a shard is after a restart, before it is told so. The records go through their bytes."""
     shard = TransactionShard(settings, coordinator_epoch, lambda: transaction_version)
     for record in log:
-        read = records.decode(*records.encode(record))
+        read = transaction_records.decode(*transaction_records.encode(record))
         assert read == record
         shard.replay(read)
     return shard
@@ -41,7 +40,9 @@ def replayed(
 
 def state_of(shard: TransactionShard) -> dict[str, Record]:
     """All that the log says of each transactional id."""
-    return {transactional_id: each.record() for transactional_id, each in shard._transactions.items()}
+    return {
+        transactional_id: transaction_records.record_of(each) for transactional_id, each in shard._transactions.items()
+    }
 
 
 class Household:
@@ -57,15 +58,15 @@ class Household:
         self.now_ms = START_MS
         self.next_producer_id = FIRST_PRODUCER_ID
         self.log: list[Record] = list(log or [])
-        self.orders: list[WriteMarkers] = []
+        self.actions: list[WriteMarkers] = []
         """Outstanding."""
-        self.needs: list[NeedProducerId] = []
+        self.needs: list[AllocateProducerId] = []
         self.coordinator_epoch = COORDINATOR_EPOCH
         self.restart()
 
     def restart(self) -> None:
         """All but the log is gone; the next leader epoch begins."""
-        self.orders, self.needs = [], []
+        self.actions, self.needs = [], []
         self.coordinator_epoch += 1
         self.shard = replayed(self.log, self.settings, self.coordinator_epoch, self.transaction_version)
         self.take(self.shard.loaded(self.now_ms))
@@ -73,12 +74,12 @@ class Household:
     def take(self, effects: Effects) -> Any:
         """Does what a driver does with a step's effects, and gives back the answer, if there is one."""
         self.log += effects.records
-        for order in effects.orders:
-            if isinstance(order, WriteMarkers):
-                self.orders.append(order)
+        for action in effects.actions:
+            if isinstance(action, WriteMarkers):
+                self.actions.append(action)
             else:
-                assert isinstance(order, NeedProducerId)
-                self.needs.append(order)
+                assert isinstance(action, AllocateProducerId)
+                self.needs.append(action)
         answers = [answer for reply_to, answer in effects.answers if reply_to == "us"]
         assert len(answers) == len(effects.answers) <= 1
         return answers[0] if answers else None
@@ -157,9 +158,9 @@ class Household:
     # Partitions and time
 
     def write_markers(self) -> list[WriteMarkers]:
-        written, self.orders = self.orders, []
-        for order in written:
-            self.take(self.shard.markers_written(order, self.now_ms))
+        written, self.actions = self.actions, []
+        for action in written:
+            self.take(self.shard.markers_written(action, self.now_ms))
         return written
 
     def pass_time(self, duration_ms: int) -> None:

@@ -9,16 +9,16 @@ from barnabas.coordination.effects import Producer, ProducerId
 from barnabas.protocol import messages as m
 from barnabas.protocol.codec import decode, encode
 from barnabas.protocol.errors import Error
-from barnabas.transactions import listing, membership, records
-from barnabas.transactions.orders import NeedProducerId, WriteMarkers
-from barnabas.transactions.shard import TransactionShard
-from barnabas.transactions.state import EPOCH_MAX, TransactionSettings, TransactionState
+from barnabas.transactions import transaction_partitions, transaction_records, transaction_views
+from barnabas.transactions.end_transaction import AllocateProducerId, WriteMarkers
+from barnabas.transactions.transaction import EPOCH_MAX, TransactionState
+from barnabas.transactions.transaction_shard import TransactionSettings, TransactionShard
 from tests.unit.transactions import requests
 
 if TYPE_CHECKING:
-    from barnabas.client.wire import Connection
+    from barnabas.client.broker_connection import Connection
     from barnabas.coordination.effects import Effects, Record
-    from barnabas.protocol.structs import Message
+    from barnabas.protocol.compiler.structs import Message
 
 ABORT_INTERVAL_MS = 100
 SECONDS_MAX = 60.0
@@ -39,7 +39,7 @@ def used_up(number: int) -> Record:
         transaction_start_timestamp_ms=-1,
         client_transaction_version=2,
     )
-    return records.transaction(f"used up {number}", value)
+    return transaction_records.transaction(f"used up {number}", value)
 
 
 USED_UP = [used_up(number) for number in range(5)]
@@ -51,7 +51,7 @@ class Pair:
     def __init__(self, kafka: Connection, log: list[Record]) -> None:
         self.kafka = kafka
         self.log: list[Record] = []
-        self.orders: list[WriteMarkers] = []
+        self.actions: list[WriteMarkers] = []
         self.shard = TransactionShard(TransactionSettings(abort_timed_out_interval_ms=ABORT_INTERVAL_MS), 0)
         self.now_ms = 1_000_000
         for record in log:
@@ -75,9 +75,9 @@ class Pair:
             described = self.shard.describe_transactions(request.transactional_ids)
             return m.DescribeTransactionsResponse(transaction_states=described)
         if isinstance(request, m.ListTransactionsRequest):
-            listed = self.shard.list_transactions(listing.Filters.of(request), self.now_ms)
+            listed = self.shard.list_transactions(transaction_views.Filters.of(request), self.now_ms)
             return m.ListTransactionsResponse(
-                transaction_states=listed, unknown_state_filters=listing.unknown_states(request)
+                transaction_states=listed, unknown_state_filters=transaction_views.unknown_states(request)
             )
         assert isinstance(request, m.InitProducerIdRequest | m.EndTxnRequest)
         taken_id = self._taken_id(request, version, theirs)
@@ -112,7 +112,7 @@ class Pair:
         if asked.verify_only:
             partitions = [(topic.name, each) for topic in asked.topics for each in topic.partitions]
             errors = self.shard.verify_partitions(asked.transactional_id, producer, partitions)
-            return membership.answer(asked.transactional_id, errors)
+            return transaction_partitions.answer(asked.transactional_id, errors)
         result = self._add(asked.transactional_id, producer, asked.topics, 2, version)
         return m.AddPartitionsToTxnResponse(results_by_transaction=[result])
 
@@ -132,16 +132,16 @@ class Pair:
 
     def take(self, effects: Effects) -> Any:
         self.log += effects.records
-        for order in effects.orders:
-            assert isinstance(order, WriteMarkers)
-            self.orders.append(order)
+        for action in effects.actions:
+            assert isinstance(action, WriteMarkers)
+            self.actions.append(action)
         return effects.answers[0][1] if effects.answers else None
 
     def settle(self, transactional_id: str) -> None:
         """Until every partition knows, on both sides."""
-        for order in self.orders:
-            self.take(self.shard.markers_written(order, self.now_ms))
-        self.orders.clear()
+        for action in self.actions:
+            self.take(self.shard.markers_written(action, self.now_ms))
+        self.actions.clear()
         self._settled_in_kafka(transactional_id)
         self.describe(transactional_id)
 
@@ -163,10 +163,10 @@ class Pair:
         assert deadline_ms is not None
         self.now_ms = deadline_ms
         effects = self.shard.expire(self.now_ms)
-        for order in effects.orders:
-            if isinstance(order, NeedProducerId):
+        for action in effects.actions:
+            if isinstance(action, AllocateProducerId):
                 taken_id = self._settled_in_kafka(transactional_id)
-                effects = self.shard.abort_timed_out(order, taken_id, self.now_ms)
+                effects = self.shard.abort_timed_out(action, taken_id, self.now_ms)
         self.take(effects)
         self.settle(transactional_id)
 

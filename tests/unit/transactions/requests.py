@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barnabas.coordination.effects import Producer, ProducerId
 from barnabas.protocol import messages as m
-from barnabas.transactions.producers import NOBODY
+from barnabas.transactions.producer_epochs import NOBODY
 
 INIT_VERSION = 5
 END_VERSION = 5

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 from tools import apache_kafka
 
-from barnabas.client.wire import Connection
+from barnabas.client.broker_connection import Connection
 from barnabas.coordination.effects import ProducerId
 from barnabas.protocol import messages as m
-from barnabas.protocol.batch import build_batch, iter_headers
+from barnabas.protocol.batch import build_batch, decode_records, iter_headers
 from barnabas.protocol.errors import Error
-from barnabas.protocol.records import Record as LogRecord
-from barnabas.protocol.records import decode_records
-from barnabas.transactions import records
+from barnabas.protocol.record import Record as LogRecord
+from barnabas.transactions import transaction_records
 from tests.unit.transactions import requests
 from tests.unit.transactions.pair import ABORT_INTERVAL_MS, LAST_EPOCH, SECONDS_MAX, USED_UP, Pair
 
@@ -55,7 +54,7 @@ def node() -> Iterator[apache_kafka.KafkaNode]:
 def append_to_log(node: apache_kafka.KafkaNode, log: list[Record]) -> None:
     file = node.data_dir / "__transaction_state-0" / "00000000000000000000.log"
     headers = [header for _, header in iter_headers(file.read_bytes())]
-    pairs = [records.encode(record) for record in log]
+    pairs = [transaction_records.encode(record) for record in log]
     batch = build_batch(
         [LogRecord(key=key, value=value, timestamp=1) for key, value in pairs],
         base_offset=headers[-1].last_offset + 1,
@@ -283,7 +282,7 @@ def test_both_write_the_same_records(pair: Pair, node: apache_kafka.KafkaNode) -
     theirs = without_times(written_by(node, name))
     assert theirs == without_times(pair.log)
     for record in pair.log:
-        assert records.decode(*records.encode(record)) == record
+        assert transaction_records.decode(*transaction_records.encode(record)) == record
 
 
 def written_by(node: apache_kafka.KafkaNode, transactional_id: str) -> list[Record]:
@@ -292,9 +291,9 @@ def written_by(node: apache_kafka.KafkaNode, transactional_id: str) -> list[Reco
     read = []
     for position, header in iter_headers(data):
         for each in decode_records(data[position : position + header.size]):
-            record = records.decode(each.key, each.value)
+            record = transaction_records.decode(each.key, each.value)
             assert record is not None
-            assert records.encode(record) == (each.key, each.value)
+            assert transaction_records.encode(record) == (each.key, each.value)
             assert isinstance(record.key, m.TransactionLogKey)
             if record.key.transactional_id == transactional_id:
                 read.append(record)

@@ -1,9 +1,9 @@
 """Whatever producers do, wherever the node is killed: a transaction ends in one way, everywhere, and it does end.
 
 The machine below keeps what a shard asks for uncommitted until a rule commits it, so that a crash can fall between any
-two records, with their answers lost and their orders not given. Partitions are models: they take what a producer writes
-and the markers that the shard orders, and remember what became of each transaction. Producers come and go under the
-same transactional ids; those that were replaced carry on with their old epochs.
+two records, with their answers lost and their actions not started. Partitions are models: they take what a producer
+writes and the markers that the shard asks for, and remember what became of each transaction. Producers come and go
+under the same transactional ids; those that were replaced carry on with their old epochs.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from barnabas.coordination.effects import Producer, ProducerId
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
-from barnabas.transactions import records
-from barnabas.transactions.orders import NeedProducerId, WriteMarkers
-from barnabas.transactions.producers import NOBODY
-from barnabas.transactions.state import EPOCH_MAX, SETTLED, TransactionSettings, TransactionState
+from barnabas.transactions import transaction_records
+from barnabas.transactions.end_transaction import AllocateProducerId, WriteMarkers
+from barnabas.transactions.producer_epochs import NOBODY
+from barnabas.transactions.transaction import EPOCH_MAX, SETTLED, TransactionState
+from barnabas.transactions.transaction_shard import TransactionSettings
 from tests.unit.transactions import requests
 from tests.unit.transactions.household import replayed, state_of
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.coordination.effects import Effects, Record
-    from barnabas.transactions.state import TopicPartition
+    from barnabas.transactions.transaction import TopicPartition
 
 PARTITIONS: list[TopicPartition] = [("foo", 0), ("foo", 1), ("bar", 0)]
 SETTINGS = TransactionSettings(
@@ -55,14 +56,14 @@ class Partition:
             self.epochs[producer.producer_id] = producer.epoch
             self.open[producer.producer_id].add(transaction)
 
-    def mark(self, order: WriteMarkers) -> set[int]:
+    def mark(self, action: WriteMarkers) -> set[int]:
         """The transactions that end with this marker."""
-        if order.coordinator_epoch < self.coordinator_epochs.get(order.producer_id, 0):
+        if action.coordinator_epoch < self.coordinator_epochs.get(action.producer_id, 0):
             return set()
-        assert order.producer_epoch >= self.epochs.get(order.producer_id, 0), "no marker comes too late"
-        self.coordinator_epochs[order.producer_id] = order.coordinator_epoch
-        self.epochs[order.producer_id] = order.producer_epoch
-        return self.open.pop(order.producer_id, set())
+        assert action.producer_epoch >= self.epochs.get(action.producer_id, 0), "no marker comes too late"
+        self.coordinator_epochs[action.producer_id] = action.coordinator_epoch
+        self.epochs[action.producer_id] = action.producer_epoch
+        return self.open.pop(action.producer_id, set())
 
 
 class Client:
@@ -92,15 +93,15 @@ class TransactionLife(RuleBasedStateMachine):
             transaction_last_update_timestamp_ms=self.now_ms,
             transaction_start_timestamp_ms=-1,
         )
-        self.log: list[Record] = [records.transaction(NEARLY_USED_UP, value)]
+        self.log: list[Record] = [transaction_records.transaction(NEARLY_USED_UP, value)]
         self.uncommitted: deque[Effects] = deque()
         self.is_slow = False
         """Whether what is written stays uncommitted until a rule says otherwise."""
         self.waiting: dict[int, Callable[[Any], None]] = {}
         self.asked = 0
-        self.orders: list[tuple[WriteMarkers, set[TopicPartition]]] = []
+        self.actions: list[tuple[WriteMarkers, set[TopicPartition]]] = []
         """Those given since the last restart, with the partitions that are still to be marked."""
-        self.void_orders: list[WriteMarkers] = []
+        self.void_actions: list[WriteMarkers] = []
         """Those given before: whoever had them may be late."""
         self.partitions = {each: Partition() for each in PARTITIONS}
         self.clients: list[Client] = []
@@ -161,15 +162,15 @@ class TransactionLife(RuleBasedStateMachine):
         for reply_to, answer in effects.answers:
             assert isinstance(reply_to, int)
             self.waiting.pop(reply_to)(answer)
-        for order in effects.orders:
-            if isinstance(order, NeedProducerId):
-                self.take(self.shard.abort_timed_out(order, self.new_producer_id(), self.now_ms))
+        for action in effects.actions:
+            if isinstance(action, AllocateProducerId):
+                self.take(self.shard.abort_timed_out(action, self.new_producer_id(), self.now_ms))
             else:
-                assert isinstance(order, WriteMarkers)
-                assert order.partitions
-                self.orders.append((order, set(order.partitions)))
+                assert isinstance(action, WriteMarkers)
+                assert action.partitions
+                self.actions.append((action, set(action.partitions)))
 
-    @precondition(lambda self: self.uncommitted or self.orders)
+    @precondition(lambda self: self.uncommitted or self.actions)
     @rule(data=st.data())
     def crash(self, data: st.DataObject) -> None:
         """Some of what was being written is in the log; nobody was told."""
@@ -179,41 +180,41 @@ class TransactionLife(RuleBasedStateMachine):
         self.waiting.clear()
         for client in self.clients:
             client.is_waiting = False
-        self.void_orders += [order for order, _ in self.orders]
-        self.orders.clear()
+        self.void_actions += [action for action, _ in self.actions]
+        self.actions.clear()
         self.load()
 
-    @precondition(lambda self: self.orders)
+    @precondition(lambda self: self.actions)
     @rule(data=st.data())
     def write_a_marker(self, data: st.DataObject) -> None:
-        order, left = data.draw(st.sampled_from(self.orders), label="order")
+        action, left = data.draw(st.sampled_from(self.actions), label="action")
         partition = data.draw(st.sampled_from(sorted(left)), label="partition")
-        self.mark(order, partition)
+        self.mark(action, partition)
         left.remove(partition)
         if not left:
-            self.orders.remove((order, left))
-            self.take(self.shard.markers_written(order, self.now_ms))
+            self.actions.remove((action, left))
+            self.take(self.shard.markers_written(action, self.now_ms))
 
-    @precondition(lambda self: self.orders)
+    @precondition(lambda self: self.actions)
     @rule()
     def write_all_markers(self) -> None:
-        orders, self.orders = self.orders, []
-        for order, left in orders:
+        actions, self.actions = self.actions, []
+        for action, left in actions:
             for partition in left:
-                self.mark(order, partition)
-            self.take(self.shard.markers_written(order, self.now_ms))
+                self.mark(action, partition)
+            self.take(self.shard.markers_written(action, self.now_ms))
 
-    @precondition(lambda self: self.void_orders)
+    @precondition(lambda self: self.void_actions)
     @rule(data=st.data())
     def write_a_late_marker(self, data: st.DataObject) -> None:
         """Somebody did not hear of the restart."""
-        order = data.draw(st.sampled_from(self.void_orders), label="order")
-        self.mark(order, data.draw(st.sampled_from(order.partitions), label="partition"))
-        self.take(self.shard.markers_written(order, self.now_ms))
+        action = data.draw(st.sampled_from(self.void_actions), label="action")
+        self.mark(action, data.draw(st.sampled_from(action.partitions), label="partition"))
+        self.take(self.shard.markers_written(action, self.now_ms))
 
-    def mark(self, order: WriteMarkers, partition: TopicPartition) -> None:
-        for transaction in self.partitions[partition].mark(order):
-            self.ends[transaction].add(order.is_commit)
+    def mark(self, action: WriteMarkers, partition: TopicPartition) -> None:
+        for transaction in self.partitions[partition].mark(action):
+            self.ends[transaction].add(action.is_commit)
 
     @rule(duration_ms=st.sampled_from([10, 10, 10, 150, 200_000]))
     def pass_time(self, duration_ms: int) -> None:
@@ -246,7 +247,7 @@ class TransactionLife(RuleBasedStateMachine):
     def begin(self, client: Client) -> None:
         """Comes back, if it can, when the transaction of the one before it is aborted."""
         self.init(client, NOBODY)
-        if self.orders and not client.is_waiting:
+        if self.actions and not client.is_waiting:
             self.write_all_markers()
             self.init(client, NOBODY)
 
@@ -348,14 +349,16 @@ class TransactionLife(RuleBasedStateMachine):
             self.latest[transactional_id] = now
 
     @invariant()
-    def what_is_decided_is_ordered(self) -> None:
-        orders = [order for effects in self.uncommitted for order in effects.orders] + [each for each, _ in self.orders]
-        ordered = {order.transactional_id for order in orders if isinstance(order, WriteMarkers)}
+    def what_is_decided_is_carried_out(self) -> None:
+        actions = [action for effects in self.uncommitted for action in effects.actions] + [
+            each for each, _ in self.actions
+        ]
+        under_way = {action.transactional_id for action in actions if isinstance(action, WriteMarkers)}
         for transactional_id, record in state_of(self.shard).items():
             assert isinstance(record.value, m.TransactionLogValue)
             state = TransactionState(record.value.transaction_status)
             is_open = state in SETTLED or state is TransactionState.ONGOING
-            assert is_open != (transactional_id in ordered), record
+            assert is_open != (transactional_id in under_way), record
 
     def teardown(self) -> None:
         """Everybody but the coordinator is gone: everything comes to an end."""

@@ -6,14 +6,14 @@ import pytest
 
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
-from barnabas.transactions import records
-from barnabas.transactions.orders import NeedProducerId
-from barnabas.transactions.producers import NOBODY
-from barnabas.transactions.shard import SWEPT_MAX
-from barnabas.transactions.state import EPOCH_MAX, NEVER_MS, TransactionSettings, TransactionState
+from barnabas.transactions import transaction_records
+from barnabas.transactions.end_transaction import AllocateProducerId
+from barnabas.transactions.producer_epochs import NOBODY
+from barnabas.transactions.transaction import EPOCH_MAX, NEVER_MS, TransactionState
+from barnabas.transactions.transaction_shard import SWEPT_MAX, TransactionSettings
 from tests.unit.transactions import requests
 from tests.unit.transactions.household import BAR_0, FIRST_PRODUCER_ID, FOO_0, START_MS, Household, state_of
-from tests.unit.transactions.test_producers import LAST_EPOCH, OLD_ID, with_epoch
+from tests.unit.transactions.test_producer_epochs import LAST_EPOCH, OLD_ID, with_epoch
 
 INTERVAL_MS = 10_000
 DAY_MS = 24 * 60 * 60 * 1000
@@ -32,8 +32,8 @@ def test_a_transaction_that_takes_longer_than_its_timeout_is_aborted_at_the_next
     house.pass_time(INTERVAL_MS)
     assert house.state() == "PrepareAbort"
     assert house.now_ms == START_MS + 2 * INTERVAL_MS
-    [order] = house.orders
-    assert (order.producer_epoch, order.is_commit) == (producer.epoch + 1, False)
+    [action] = house.actions
+    assert (action.producer_epoch, action.is_commit) == (producer.epoch + 1, False)
 
 
 def test_the_search_is_as_frequent_as_configured_and_only_when_something_may_be_due() -> None:
@@ -51,7 +51,7 @@ def test_that_a_transaction_is_aborted_by_its_timeout_is_noted() -> None:
     house.ongoing(timeout_ms=120)
     (note,) = house.shard.expire(house.now_ms + 150).notes
     assert "aborted" in note
-    assert "longer than its timeout" in note
+    assert "within its timeout" in note
 
 
 def test_each_transaction_has_its_own_time() -> None:
@@ -75,7 +75,7 @@ def test_more_partitions_give_no_more_time() -> None:
         assert house.add(producer, ("more", index)) is Error.NONE
     house.pass_time(1)
     assert house.state() == "PrepareAbort"
-    assert len(house.orders[0].partitions) == 12
+    assert len(house.actions[0].partitions) == 12
 
 
 def test_a_producer_whose_transaction_timed_out_cannot_commit_but_go_on() -> None:
@@ -95,7 +95,7 @@ def test_before_version_2_a_producer_whose_transaction_timed_out_is_fenced() -> 
     house = Household(transaction_version=1)
     producer = house.ongoing(timeout_ms=1)
     house.pass_time(INTERVAL_MS)
-    assert house.orders[0].producer_epoch == producer.epoch + 1
+    assert house.actions[0].producer_epoch == producer.epoch + 1
     house.write_markers()
     assert house.end(producer, committed=False, version=4) == (Error.PRODUCER_FENCED, NOBODY)
     assert house.init(expected=producer) == (Error.PRODUCER_FENCED, NOBODY)
@@ -116,13 +116,13 @@ def test_a_timed_out_transaction_in_the_last_epoch_is_aborted_with_a_new_produce
     house = with_epoch(LAST_EPOCH)
     house.add(requests.producer(OLD_ID, LAST_EPOCH), FOO_0)
     house.pass_time(7 * INTERVAL_MS)
-    assert house.needs == [NeedProducerId("t")]
+    assert house.needs == [AllocateProducerId("t")]
     assert house.state() == "Ongoing"
     house.pass_time(2 * INTERVAL_MS)
-    assert house.needs == [NeedProducerId("t")] * 3, "until there is one"
+    assert house.needs == [AllocateProducerId("t")] * 3, "until there is one"
     house.take(house.shard.abort_timed_out(house.needs[0], house.new_producer_id(), house.now_ms))
-    [order] = house.write_markers()
-    assert (order.producer_id, order.producer_epoch) == (OLD_ID, EPOCH_MAX)
+    [action] = house.write_markers()
+    assert (action.producer_id, action.producer_epoch) == (OLD_ID, EPOCH_MAX)
     log = list(house.log)
     house.take(house.shard.abort_timed_out(house.needs[1], house.new_producer_id(), house.now_ms))
     assert house.log == log, "done already"
@@ -146,7 +146,7 @@ def test_a_transactional_id_that_nobody_uses_expires(state: str) -> None:
     assert house.state() == state
     house.pass_time(1)
     assert house.state() == "TRANSACTIONAL_ID_NOT_FOUND"
-    assert house.log[-1] == records.tombstone("t")
+    assert house.log[-1] == transaction_records.tombstone("t")
     house.restart()
     assert house.state() == "TRANSACTIONAL_ID_NOT_FOUND"
     assert house.add(producer, FOO_0) is Error.INVALID_PRODUCER_ID_MAPPING
@@ -194,17 +194,17 @@ def test_a_decision_found_in_the_log_is_carried_out(committed: bool, version: in
     house = Household()
     producer = house.ongoing()
     house.end(producer, committed=committed, version=version)
-    [before] = house.orders
+    [before] = house.actions
     for _ in range(2):
         house.restart()
-        [order] = house.orders
-        assert order == before._replace(coordinator_epoch=house.coordinator_epoch)
+        [action] = house.actions
+        assert action == before._replace(coordinator_epoch=house.coordinator_epoch)
     house.take(house.shard.markers_written(before, house.now_ms))
     assert house.state().startswith("Prepare"), "the word of another epoch"
     house.write_markers()
     assert house.state() == ("CompleteCommit" if committed else "CompleteAbort")
     house.restart()
-    assert not house.orders
+    assert not house.actions
 
 
 def test_an_ongoing_transaction_found_in_the_log_has_its_time_from_its_start() -> None:
@@ -239,12 +239,12 @@ def test_states_that_nobody_writes_come_to_an_end_too() -> None:
             transaction_last_update_timestamp_ms=START_MS,
             transaction_start_timestamp_ms=START_MS,
         )
-        log.append(records.transaction(state.title, value))
+        log.append(transaction_records.transaction(state.title, value))
     house = Household(log=log)
     assert house.state("Dead") == "TRANSACTIONAL_ID_NOT_FOUND"
-    assert house.log[-2] == records.tombstone("Dead")
+    assert house.log[-2] == transaction_records.tombstone("Dead")
     assert house.state("PrepareEpochFence") == "PrepareAbort"
-    assert house.orders[0].producer_epoch == 4
+    assert house.actions[0].producer_epoch == 4
     house.write_markers()
     assert house.state("PrepareEpochFence") == "CompleteAbort"
 
@@ -252,7 +252,7 @@ def test_states_that_nobody_writes_come_to_an_end_too() -> None:
 def test_a_shard_that_resigned_has_nothing_to_do() -> None:
     house = Household()
     house.ongoing()
-    assert not house.shard.resign().answers
+    assert not house.shard.unload().answers
     assert house.shard.next_deadline_ms is None
     assert not house.shard.expire(house.now_ms + DAY_MS).records
 

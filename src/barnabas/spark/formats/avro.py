@@ -1,9 +1,9 @@
-"""Avro values, many at a time: bytes into Arrow rows and back, by fastavro. No jar is needed for it.
+"""Avro values, many at a time: bytes into Arrow rows and back, by fastavro. No jar is needed.
 
-`AvroDecoder` and `AvroEncoder` stand between a column of bytes and a column of structs. They know one schema, by which
-every value was and will be written, and a value is the bare record. A schema registry would come in here and nowhere
-else: its encoder puts the magic byte 0 and the four bytes of the schema's id before what `encode` returns, and its
-decoder looks up by them, in `decode`, the schema that a value was written by.
+`AvroDecoder` and `AvroEncoder` convert between a column of bytes and a column of structs. They have one schema, with
+which every value was or will be written, and a value is the bare record. Support for a schema registry would go here
+and nowhere else: the encoder would put the magic byte 0 and the four bytes of the schema id before what `encode`
+returns, and the decoder would use them in `decode` to look up the schema that a value was written with.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ _ARROW_OF: dict[type[DataType], pa.DataType] = {
 }
 
 _REGISTRY_HEAD_BYTES = 5
-"""What registries put before a value: the byte 0 and the id of its schema."""
+"""What schema registries put before a value: the byte 0 and the schema id."""
 
 
 class MalformedValueError(ValueError):
-    """A value that is not a record of the schema; says why."""
+    """A value that is not a record of the schema; the message says why."""
 
 
 class AvroDecoder:
-    """Values into rows. Travels to tasks as its schema."""
+    """Converts values to rows. It is pickled as its schema."""
 
     def __init__(self, schema: Schema, struct: StructType | None = None) -> None:
-        """Rows have the type that the schema has in Spark, or `struct`, if that is what the schema was derived from."""
+        """Rows have the Spark type of the schema, or `struct` if the schema was derived from it."""
         mapped = map_record(schema)
         self._made_of = (schema, struct)
         self._wire = fastavro.parse_schema(mapped.wire)
@@ -82,22 +82,22 @@ class AvroDecoder:
         return AvroDecoder, self._made_of
 
     def decode(self, value: bytes) -> dict[str, Any]:
-        """The record that a value is, from its first byte to its last."""
+        """The record in a value, which must take up all of its bytes."""
         source = io.BytesIO(value)
         try:
             record = fastavro.schemaless_reader(source, self._wire, None)
         except UnicodeDecodeError as error:
             raise MalformedValueError(f"a string is not UTF-8{_framed(value)}") from error
         except (EOFError, IndexError) as error:
-            # Also an index that no branch of a union and no symbol of an enum has.
-            raise MalformedValueError(f"the value breaks off, or is of another schema{_framed(value)}") from error
+            # This may also be the index of a union branch or an enum symbol that does not exist.
+            raise MalformedValueError(f"the value is truncated, or has another schema{_framed(value)}") from error
         if (end := source.tell()) < len(value):
             raise MalformedValueError(f"the record ends after {end} of {len(value)} bytes{_framed(value)}")
         assert isinstance(record, dict)
         return record if self._convert is None else self._convert(record)
 
     def decode_all(self, values: Iterable[bytes | None]) -> pa.StructArray:
-        """Structs of `value` and `malformed`: the row, or why there is none. Null is neither."""
+        """Structs of `value` and `malformed`: the row, or why there is none. For a null value both are null."""
         rows: list[dict[str, Any] | None] = []
         reasons: list[str | None] = []
         for value in values:
@@ -117,7 +117,7 @@ class AvroDecoder:
         try:
             return pa.array(rows, self._rows)
         except (pa.ArrowException, OverflowError):
-            # Avro's bytes can say more than the type can hold. Arrow does not tell whose they were.
+            # Avro can encode more than the type can hold, and Arrow does not tell which row it was.
             for at, row in enumerate(rows):
                 if row is not None and (reason := self._misfit(row)) is not None:
                     rows[at], reasons[at] = None, reason
@@ -133,7 +133,7 @@ class AvroDecoder:
 
 
 class AvroEncoder:
-    """Rows into values. Travels to tasks as its schema."""
+    """Converts rows to values. It is pickled as its schema."""
 
     def __init__(self, schema: Schema) -> None:
         mapped = map_record(schema)
@@ -145,13 +145,13 @@ class AvroEncoder:
         return AvroEncoder, (self._schema,)
 
     def encode(self, row: dict[str, Any]) -> bytes:
-        """A record as bytes; MisfitError names the field for which there is no room. The row is used up."""
+        """A record as bytes; MisfitError names a field that does not fit the schema. The row is modified."""
         target = io.BytesIO()
         fastavro.schemaless_writer(target, self._wire, row if self._convert is None else self._convert(row))
         return target.getvalue()
 
     def encode_all(self, rows: pa.StructArray) -> pa.Array:
-        """Values, null for a row that is null."""
+        """Values; null for a null row."""
         plain = rows.cast(_numbers_for(rows.type)).to_pylist()
         return pa.array([None if row is None else self.encode(row) for row in plain], pa.binary())
 
@@ -176,13 +176,13 @@ def encoded(column: Column, encoder: AvroEncoder) -> Column:
 
 
 def _applied(function: Callable[[pa.Array], pa.Array], returns: DataType, column: Column) -> Column:
-    # What kind of function it is, Spark takes from its annotations; its own stub does not know that.
+    # Spark infers the kind of function from its annotations, which its type stub does not express.
     made: Column = arrow_udf(function, returns)(column)  # type: ignore[call-overload]
     return made
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:
-    """The Arrow type of a Spark type that Avro knows. Anything may be null in it."""
+    """The Arrow type of a Spark type that Avro supports. Everything in it is nullable."""
     match data_type:
         case StructType():
             return pa.struct([(field.name, arrow_type(field.dataType)) for field in data_type.fields])
@@ -196,7 +196,7 @@ def arrow_type(data_type: DataType) -> pa.DataType:
 
 
 def _nullable(data_type: DataType) -> DataType:
-    """The Spark type that `arrow_type` stands for."""
+    """The Spark type that corresponds to `arrow_type`: the same one with everything nullable."""
     match data_type:
         case StructType():
             return StructType([StructField(field.name, _nullable(field.dataType)) for field in data_type])
@@ -208,7 +208,7 @@ def _nullable(data_type: DataType) -> DataType:
 
 
 def _numbers_for(kind: pa.DataType) -> pa.DataType:
-    """The same type with dates and timestamps as the numbers that they are; Python's own know fewer years."""
+    """The same type with dates and timestamps as plain numbers; Python's own types cover fewer years."""
     if pa.types.is_struct(kind):
         return pa.struct([(field.name, _numbers_for(field.type)) for field in kind])
     if pa.types.is_map(kind):
@@ -221,8 +221,8 @@ def _numbers_for(kind: pa.DataType) -> pa.DataType:
 
 
 def _framed(value: bytes) -> str:
-    """A hint for the likeliest of all mistakes."""
+    """A hint at the most likely mistake."""
     if len(value) < _REGISTRY_HEAD_BYTES or value[0] != 0:
         return ""
     schema_id = int.from_bytes(value[1:_REGISTRY_HEAD_BYTES], "big")
-    return f"; it begins as the values of a schema registry do, here with the schema id {schema_id}"
+    return f"; it begins like a value written with a schema registry, with the schema id {schema_id}"

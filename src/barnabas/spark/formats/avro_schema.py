@@ -1,13 +1,13 @@
-"""Avro schemas and Spark types: what the one is in the other.
+"""Avro schemas and Spark types: how each maps to the other.
 
-A schema that somebody gives is walked once, into a `Mapped`: the type that Spark sees, the schema that fastavro reads
-and writes by, and what has to be done to a value in between. Logical types are taken off that schema and converted
-here, where a value that does not fit is an error; a library that rounds or wraps it would hide that it is malformed. A
-logical type that is not known is left out of account, as Avro's specification asks: what is below it remains.
+A given schema is walked once and becomes a `Mapped`: the type in Spark, the schema that fastavro reads and writes with,
+and the conversion of a value between the two. Logical types are removed from fastavro's schema and converted here,
+where a value that does not fit is an error; a library that rounds or wraps it would hide that it is malformed. Unknown
+logical types are ignored, as Avro's specification requires: the underlying type remains.
 
-The other way, a schema is derived from columns. In it every field may be null, whatever Spark says of its columns:
-that a column cannot be null is a finding of the optimizer, which may come and go with the query, and must not change
-the bytes of a topic.
+In the other direction, a schema is derived from columns. In it every field is nullable, whatever Spark says about its
+columns: that a column cannot be null is a finding of the optimizer, which may come and go with the query, and must not
+change the bytes in a topic.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from pyspark.sql.types import (
 )
 
 Schema: TypeAlias = Any
-"""An Avro schema as JSON has it: a name, a list (a union) or an object."""
+"""An Avro schema as parsed JSON: a name, a list (a union) or an object."""
 Convert: TypeAlias = Callable[[Any], Any]
 
 DECIMAL_PRECISION_MAX: Final = 38
@@ -80,11 +80,11 @@ _WIDER: Final[dict[type[DataType], tuple[type[DataType], ...]]] = {
     IntegerType: (LongType, DoubleType),
     FloatType: (DoubleType,),
 }
-"""For Spark types those that hold all of their values."""
+"""For each Spark type, those that can hold all of its values."""
 
 
 class AvroSchemaError(ValueError):
-    """A schema that is not Avro, or that has no counterpart in Spark; names the field."""
+    """A schema that is not Avro or has no counterpart in Spark; the message names the field."""
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(field, problem)
@@ -96,15 +96,15 @@ class AvroSchemaError(ValueError):
 
 
 class MisfitError(ValueError):
-    """A row that a schema has no room for; names the field."""
+    """A row that does not fit a schema; the message names the field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """One type: as Spark has it, as it is on the wire, and how a value goes from one to the other (None: as it is).
+    """One type: in Spark, on the wire, and how a value is converted from one to the other (None: unchanged).
 
-    A timestamp or a date is its number on Spark's side too; Arrow takes and gives it as such. What goes to the wire is
-    also checked here: fastavro would write false for a boolean that is null.
+    A timestamp or a date is a number on Spark's side too, which Arrow accepts and returns. Values to be written are
+    also checked here: fastavro would write false for a null boolean.
     """
 
     data_type: DataType
@@ -114,14 +114,14 @@ class Mapped:
 
 
 def parse(schema: str | Mapping[str, Any]) -> Schema:
-    """A schema from JSON text or from what that text says, checked by the rules of Avro."""
+    """A schema from JSON text or from parsed JSON, checked by the rules of Avro."""
     if isinstance(schema, str):
         try:
             schema = json.loads(schema)
         except json.JSONDecodeError as error:
             raise AvroSchemaError("", f"the Avro schema is not JSON: {error}") from error
     if not isinstance(schema, Mapping) or schema.get("type") != "record":
-        raise AvroSchemaError("", 'the Avro schema of a value is a record: {"type": "record", "name": …, "fields": …}')
+        raise AvroSchemaError("", 'the Avro schema must be a record: {"type": "record", "name": …, "fields": …}')
     try:
         return fastavro.parse_schema(dict(schema))
     except UnknownType as error:
@@ -131,7 +131,7 @@ def parse(schema: str | Mapping[str, Any]) -> Schema:
 
 
 def map_record(schema: Schema) -> Mapped:
-    """What a schema is in Spark. It may be the result of `parse`, or JSON that `parse` would take."""
+    """How a schema maps to Spark. It may be the result of `parse`, or anything that `parse` accepts."""
     parsed = parse(schema)
     return _Walk(parsed["__named_schemas"]).mapped(parsed, "")
 
@@ -144,15 +144,15 @@ def struct_of(schema: str | Mapping[str, Any]) -> StructType:
 
 
 def schema_of(struct: StructType, name: str = "value") -> dict[str, Any]:
-    """The Avro schema that the columns of a frame get when nobody gives one. Every field may be null."""
+    """The Avro schema of a frame's columns if none is given. Every field is nullable."""
     return _record_of(struct, name, "")
 
 
 def check_fits(have: StructType, want: StructType) -> None:
-    """Whether columns can be written as a schema has them: by name, and then type by type without a loss."""
+    """AvroSchemaError unless columns match a schema by name, and each type can be widened without loss."""
     for field in want:
         if field.name not in have.names:
-            raise AvroSchemaError(field.name, f"there is no such column; there are {', '.join(have.names)}")
+            raise AvroSchemaError(field.name, f"there is no such column; the columns are {', '.join(have.names)}")
         _check_widens(have[field.name].dataType, field.dataType, field.name)
     for name in have.names:
         if name not in want.names:
@@ -173,12 +173,12 @@ def _check_widens(have: DataType, want: DataType, path: str) -> None:
         ):
             pass
         case _ if have != want and not isinstance(want, _WIDER.get(type(have), ())):
-            said = f"the column is {have.simpleString()}, the schema has {want.simpleString()}"
-            raise AvroSchemaError(path, f"{said}: cast it, with its fields in the order of the schema")
+            said = f"the column is {have.simpleString()}, but the schema has {want.simpleString()}"
+            raise AvroSchemaError(path, f"{said}: cast it, with nested fields in the order of the schema")
 
 
 class _Walk:
-    """Follows a schema from its root; knows the types that have names, and those that it is inside of."""
+    """Walks a schema from its root; keeps track of the named types, and of those that it is inside of."""
 
     def __init__(self, named: Mapping[str, Schema]) -> None:
         self._named = named
@@ -187,7 +187,7 @@ class _Walk:
 
     def mapped(self, schema: Schema, path: str) -> Mapped:
         if isinstance(schema, list):
-            problem = f"{_say(schema)} is more than one type; a column of Spark has one, and may be null"
+            problem = f"{_say(schema)} is a union of several types; a Spark column has one type, and may be null"
             raise AvroSchemaError(path, problem)
         if isinstance(schema, str):
             return Mapped(_PRIMITIVES[schema], schema) if schema in _PRIMITIVES else self._by_name(schema, path)
@@ -200,7 +200,7 @@ class _Walk:
             return self._map(schema, path)
         if kind in ("enum", "fixed"):
             if kind == "fixed" and not (isinstance(schema["size"], int) and schema["size"] > 0):
-                raise AvroSchemaError(path, f"a fixed has a size of 1 byte or more, not {schema['size']}")
+                raise AvroSchemaError(path, f"the size of a fixed must be 1 byte or more, not {schema['size']}")
             wire = self._definition(schema, {key: schema[key] for key in ("symbols", "size") if key in schema})
             base = _enum(schema, wire) if kind == "enum" else _fixed(schema, wire)
         elif isinstance(kind, str) and kind in _PRIMITIVES:
@@ -211,9 +211,9 @@ class _Walk:
 
     def _by_name(self, name: str, path: str) -> Mapped:
         if name == "null":
-            raise AvroSchemaError(path, "is always null, and has no type in Spark: leave it out")
+            raise AvroSchemaError(path, "it is always null and has no type in Spark: leave it out")
         if name in self._open:
-            raise AvroSchemaError(path, f"{name} contains itself; Spark's types cannot")
+            raise AvroSchemaError(path, f"{name} contains itself, which Spark's types cannot do")
         return self.mapped(self._named[name], path)
 
     def _record(self, schema: Schema, path: str) -> Mapped:
@@ -227,7 +227,7 @@ class _Walk:
             name = field["name"]
             inner = f"{path}.{name}" if path else name
             if name in struct.names:
-                raise AvroSchemaError(inner, "is there twice")
+                raise AvroSchemaError(inner, "it occurs twice")
             mapped, nullable = self._nullable(field["type"], inner)
             struct.add(StructField(name, mapped.data_type, nullable))
             wires.append({"name": name, "type": mapped.wire})
@@ -264,7 +264,7 @@ class _Walk:
         return Mapped(MapType(StringType(), values.data_type, nullable), wire, to_pairs, from_pairs)
 
     def _nullable(self, schema: Schema, path: str) -> tuple[Mapped, bool]:
-        """A type with the null that a union may put beside it."""
+        """A type, and whether a union makes it nullable."""
         if not isinstance(schema, list):
             return self.mapped(schema, path), False
         branches = ["null" if branch == {"type": "null"} else branch for branch in schema]
@@ -274,7 +274,7 @@ class _Walk:
         return Mapped(mapped.data_type, wire, mapped.to_spark, mapped.from_spark), "null" in branches
 
     def _definition(self, schema: Schema, content: dict[str, Any]) -> Schema:
-        """A type with a name is defined where it comes first, and afterwards called by its name."""
+        """A named type is defined where it first occurs, and referred to by its name after that."""
         name = schema["name"]
         if name in self._written:
             return name
@@ -283,7 +283,7 @@ class _Walk:
 
 
 def _logical(schema: Schema, wire: Schema, path: str) -> Mapped | None:
-    """None where there is no logical type that is known for what is below it."""
+    """None if there is no logical type, or none that is known for the underlying type."""
     kind = schema["type"]
     match schema.get("logicalType"), kind:
         case "date", "int":
@@ -308,7 +308,7 @@ def _logical(schema: Schema, wire: Schema, path: str) -> Mapped | None:
 def _enum(schema: Schema, wire: Schema) -> Mapped:
     def check(symbol: str) -> str:
         if symbol not in schema["symbols"]:
-            raise ValueError(f"{symbol!r} is none of {', '.join(schema['symbols'])}")
+            raise ValueError(f"{symbol!r} is not one of {', '.join(schema['symbols'])}")
         return symbol
 
     return Mapped(StringType(), wire, None, check)
@@ -317,7 +317,7 @@ def _enum(schema: Schema, wire: Schema) -> Mapped:
 def _fixed(schema: Schema, wire: Schema) -> Mapped:
     def check(data: bytes) -> bytes:
         if len(data) != schema["size"]:
-            raise ValueError(f"{len(data)} bytes are not {schema['size']}")
+            raise ValueError(f"it has {len(data)} bytes instead of {schema['size']}")
         return data
 
     return Mapped(BinaryType(), wire, None, check)
@@ -334,7 +334,7 @@ def _to_millis(micros: int) -> int:
 def _decimal(schema: Schema, wire: Schema, path: str) -> Mapped:
     precision, scale = schema.get("precision"), schema.get("scale", 0)
     if not isinstance(precision, int) or not 1 <= precision <= DECIMAL_PRECISION_MAX:
-        raise AvroSchemaError(path, f"Spark's decimals have 1 to {DECIMAL_PRECISION_MAX} digits, not {precision}")
+        raise AvroSchemaError(path, f"a decimal in Spark has 1 to {DECIMAL_PRECISION_MAX} digits, not {precision}")
 
     def to_spark(data: bytes) -> Decimal:
         return Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-scale, _EXACT)
@@ -352,7 +352,7 @@ def _in_record(converts: list[tuple[str, Convert]]) -> Convert | None:
         return None
 
     def convert(record: dict[str, Any]) -> dict[str, Any]:
-        # In place: the record has just been made, for nobody else.
+        # In place: the record has just been created and has no other user.
         for name, one in converts:
             if (value := record[name]) is not None:
                 record[name] = one(value)
@@ -369,13 +369,13 @@ def _to_record(converts: list[tuple[str, Convert]], required: list[str], path: s
     def convert(record: dict[str, Any]) -> dict[str, Any]:
         for name in required:
             if record[name] is None:
-                raise MisfitError(f"field {prefix}{name} is null, and the schema has no null there")
+                raise MisfitError(f"field {prefix}{name} is null, but the schema does not allow null")
         for name, one in converts:
             if (value := record[name]) is not None:
                 try:
                     record[name] = one(value)
                 except MisfitError:
-                    raise  # From further inside, where the whole path is known.
+                    raise  # from a nested record, where the full path is known
                 except (ValueError, OverflowError) as error:
                     raise MisfitError(f"field {prefix}{name}: {error}") from error
         return record
@@ -386,7 +386,7 @@ def _to_record(converts: list[tuple[str, Convert]], required: list[str], path: s
 def _in_full_list(one: Convert | None) -> Convert:
     def convert(values: list[Any]) -> list[Any]:
         if any(value is None for value in values):
-            raise ValueError("an element is null, and the schema has no null there")
+            raise ValueError("an element is null, but the schema does not allow null")
         return values if one is None else [one(value) for value in values]
 
     return convert
@@ -405,8 +405,8 @@ def _record_of(struct: StructType, name: str, path: str) -> dict[str, Any]:
     for field in struct.fields:
         inner = f"{path}.{field.name}" if path else field.name
         if not _NAME.fullmatch(field.name):
-            raise AvroSchemaError(inner, "an Avro name is letters, digits and _: give the column another with alias()")
-        # A record is named after the fields that lead to it, as no other record is.
+            raise AvroSchemaError(inner, "an Avro name has letters, digits and _ only: rename the column with alias()")
+        # A record is named after the path that leads to it, which makes its name unique.
         fields.append({"name": field.name, "type": ["null", _schema_of(field.dataType, f"{name}.{field.name}", inner)]})
     return {"type": "record", "name": name, "fields": fields}
 
@@ -420,7 +420,7 @@ def _schema_of(data_type: DataType, name: str, path: str) -> Schema:
         case MapType() if isinstance(data_type.keyType, StringType):
             return {"type": "map", "values": ["null", _schema_of(data_type.valueType, name, f"{path}{{}}")]}
         case MapType():
-            raise AvroSchemaError(path, f"Avro's maps have strings as keys, not {data_type.keyType.simpleString()}")
+            raise AvroSchemaError(path, f"maps in Avro have string keys, not {data_type.keyType.simpleString()}")
         case DecimalType():
             scale = {"precision": data_type.precision, "scale": data_type.scale}
             return {"type": "bytes", "logicalType": "decimal", **scale}

@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from barnabas.config.topic import TopicConfig
+from barnabas.config.topic_config import TopicConfig
 from barnabas.log.partition_log import PartitionLog
+from barnabas.net.purgatory import Purgatory
 from barnabas.ports import SystemClock, SystemDisk
 from barnabas.protocol.batch import build_batch
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.record import Record
 from barnabas.replication.hosted import HostedPartition
 from barnabas.replication.partition import BrokerId, LeaderEpoch, PartitionState
-from barnabas.replication.purgatory import Purgatory
 from tests.unit.broker.api.stand_ins import NODE_ID, topic_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from barnabas.log.partition_log import LogPosition
+    from barnabas.log.segments.segment_list import LogPosition
 
 ANOTHER_NODE = 2
 

@@ -8,10 +8,9 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from barnabas.broker.api.state import ApiState
-from barnabas.broker.dispatch import Caller
-from barnabas.config.broker import BrokerConfig
-from barnabas.config.listeners import Listener
+from barnabas.broker.api.api_state import ApiState
+from barnabas.broker.producer_ids import ProducerIds
+from barnabas.config.broker_config import BrokerConfig
 from barnabas.metadata.image import (
     BrokerImage,
     Endpoint,
@@ -21,17 +20,20 @@ from barnabas.metadata.image import (
     TopicImage,
     TopicsImage,
 )
-from barnabas.ports import SystemDisk, SystemRandom
+from barnabas.net.dispatch import Caller
+from barnabas.net.endpoint import Listener
+from barnabas.net.purgatory import Purgatory
+from barnabas.ports import SystemDisk, SystemProcesses, SystemRandom
 from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.uuids import Uuid
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from barnabas.broker.connection import Connection
-    from barnabas.broker.server import Broker
+    from barnabas.broker.broker import Broker
+    from barnabas.net.connection import Connection
     from barnabas.ports import Disk
-    from barnabas.protocol.structs import Message
+    from barnabas.protocol.compiler.structs import Message
 
 NODE_ID = 1
 CLUSTER_ID = "cluster-0123456789abcd"
@@ -86,11 +88,15 @@ def a_broker(
         metadata=SimpleNamespace(kraft_version=1),
         settled=has_followed,
         replicas=replicas,
+        purgatory=Purgatory(loop),
         loop=loop,
         run_in_thread=partial(loop.run_in_executor, None),
+        read_in_thread=partial(loop.run_in_executor, None),
         disk=disk or SystemDisk(),
         random=SystemRandom(),
+        processes=SystemProcesses(),
     )
+    broker.producer_ids = ProducerIds(NODE_ID, broker.channel, lambda: broker.image)
     broker.api = ApiState(cast("Broker", broker))
     return cast("Broker", broker)
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.broker.api import register_all
-from barnabas.broker.api.api_versions import api_versions, finalized_features, unsupported_version_reply
-from barnabas.broker.dispatch import ROUTES
+from barnabas.broker.api.api_versions import api_versions
+from barnabas.broker.api.registry import ROUTES, register_all
+from barnabas.metadata.versions import SUPPORTED_FEATURES
+from barnabas.net.api_versions import answer, unsupported_version_reply
 from barnabas.protocol import codec
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import APIS, ApiKey
@@ -17,7 +18,7 @@ from barnabas.protocol.errors import Error
 from tests.unit.broker.api.stand_ins import a_broker, an_image, caller
 
 if TYPE_CHECKING:
-    from barnabas.broker.server import Broker
+    from barnabas.broker.broker import Broker
 
 register_all()
 
@@ -28,12 +29,12 @@ def with_newer_image(broker: Broker) -> Broker:
 
 
 def ask(version: int, name: str = "librdkafka", software_version: str = "2.6.0") -> m.ApiVersionsResponse:
-    async def answer() -> m.ApiVersionsResponse:
+    async def asked() -> m.ApiVersionsResponse:
         request = m.ApiVersionsRequest(client_software_name=name, client_software_version=software_version)
-        answer = api_versions(a_broker(an_image(offset=79)), request, caller(version))
-        return codec.decode(m.ApiVersionsResponse, answer, version) if isinstance(answer, bytes) else answer
+        response = api_versions(a_broker(an_image(offset=79)), request, caller(version))
+        return codec.decode(m.ApiVersionsResponse, response, version) if isinstance(response, bytes) else response
 
-    return asyncio.run(answer())
+    return asyncio.run(asked())
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -70,8 +71,9 @@ def test_finalized_features_come_with_the_offset_of_the_image() -> None:
 
 
 def test_a_quorum_whose_log_does_not_name_its_voters_has_no_finalized_level() -> None:
-    finalized = finalized_features(an_image().features, kraft_version=0)
-    assert [feature.name for feature in finalized] == ["group.version", "metadata.version"]
+    finalized = an_image().features.levels(kraft_version=0)
+    response = answer(ROUTES, 3, supported=SUPPORTED_FEATURES, finalized=finalized, finalized_epoch=79)
+    assert [feature.name for feature in response.finalized_features] == ["group.version", "metadata.version"]
 
 
 def test_the_answer_is_encoded_once_for_an_image() -> None:

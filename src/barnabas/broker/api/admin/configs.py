@@ -1,0 +1,346 @@
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: settings of topics, brokers and groups.
+
+What is described comes from this node's own image and configuration. Changes go to the controller, except that a
+broker checks first what only it can know: whether a change of broker settings is meant for it, and whether it could
+apply it.
+
+DescribeConfigs: v1 lists synonyms · v3 gives types and documentation · v4 is flexible
+AlterConfigs replaces all settings of a resource: v2 is flexible
+IncrementalAlterConfigs sets, deletes, appends to and subtracts from single settings: v1 is flexible
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from barnabas.broker.api.admin.forwarding import DECIDED_AS_A_WHOLE, forward
+from barnabas.broker.api.registry import handles
+from barnabas.config import describe
+from barnabas.config.broker_config import ConfigSource
+from barnabas.config.dynamic import validate_broker_overrides
+from barnabas.config.settings import BROKER, ConfigType
+from barnabas.config.values import ConfigError, format_value
+from barnabas.metadata.image import ConfigOperation, ConfigResource, ResourceType, edited_list
+from barnabas.metadata.topic_names import check_topic_name
+from barnabas.net.large_requests import Breather, Cut
+from barnabas.protocol import messages as m
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.errors import Error, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import TypeAlias
+
+    from barnabas.broker.broker import Broker
+    from barnabas.net.dispatch import Caller
+
+    DescribeResource: TypeAlias = m.DescribeConfigsRequest.DescribeConfigsResource
+    DescribeResult: TypeAlias = m.DescribeConfigsResponse.DescribeConfigsResult
+    Replacement: TypeAlias = m.AlterConfigsRequest.AlterConfigsResource
+    Changes: TypeAlias = m.IncrementalAlterConfigsRequest.AlterConfigsResource
+    AlterRequest: TypeAlias = m.AlterConfigsRequest | m.IncrementalAlterConfigsRequest
+
+CLUSTER_DEFAULT = ""
+
+DESCRIPTION_BYTES_MAX = 64
+"""The settings of a broker take milliseconds to describe, and those of a topic a third of one: so more than a few
+resources are described in pieces."""
+
+
+class HasResource(Protocol):
+    """What alterations and their results have in common."""
+
+    resource_type: int
+    resource_name: str
+
+
+R = TypeVar("R", bound=HasResource)
+T = TypeVar("T")
+
+
+# ── describing ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@handles(
+    ApiKey.DESCRIBE_CONFIGS,
+    versions=(1, 4),
+    cuts=[Cut(("resources",), ("results",))],
+    whole_bytes_max=DESCRIPTION_BYTES_MAX,
+)
+def describe_configs(
+    broker: Broker,
+    request: m.DescribeConfigsRequest,
+    caller: Caller,  # noqa: ARG001 (every handler takes it)
+) -> m.DescribeConfigsResponse:
+    return m.DescribeConfigsResponse(
+        results=[describe_resource(broker, resource, request) for resource in request.resources]
+    )
+
+
+def describe_resource(broker: Broker, resource: DescribeResource, request: m.DescribeConfigsRequest) -> DescribeResult:
+    result = m.DescribeConfigsResponse.DescribeConfigsResult(
+        resource_type=resource.resource_type, resource_name=resource.resource_name
+    )
+    try:
+        entries = entries_of(broker, ConfigResource(resource.resource_type, resource.resource_name))
+    except KafkaError as refused:
+        result.error_code = refused.error
+        result.error_message = refused.message
+        return result
+    wanted = frozenset(resource.configuration_keys or ())
+    result.configs = [describe_entry(entry, request) for entry in entries if not wanted or entry.name in wanted]
+    return result
+
+
+def entries_of(broker: Broker, resource: ConfigResource) -> Sequence[describe.ConfigEntry]:
+    name = resource.name
+    match resource.type:
+        case ResourceType.TOPIC:
+            require_topic(broker, name)
+            return describe.describe_topic(broker.image.configs.of_topic(name), broker.config)
+        case ResourceType.BROKER if name == CLUSTER_DEFAULT:
+            return describe.describe_cluster_default(broker.config)
+        case ResourceType.BROKER:
+            if broker_id("Broker", name) != broker.node_id:
+                raise KafkaError(
+                    Error.INVALID_REQUEST,
+                    f"Unexpected broker id, expected {broker.node_id} or empty string, but received {name}",
+                )
+            return describe.describe_broker(broker.config)
+        case ResourceType.GROUP:
+            require_name("Group name", name)
+            return describe.describe_group(broker.image.configs.of_group(name), broker.config)
+        case ResourceType.CLIENT_METRICS:
+            require_name("Client metrics subscription name", name)
+            return client_metrics_entries(broker, resource)
+        case _:
+            raise KafkaError(Error.INVALID_REQUEST, f"Resources of type {resource.type} cannot be described")
+
+
+def require_topic(broker: Broker, name: str) -> None:
+    check_topic_name(name)
+    if name not in broker.image.topics:
+        raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+
+
+def require_name(what: str, name: str) -> None:
+    if not name:
+        raise KafkaError(Error.INVALID_REQUEST, f"{what} must not be empty")
+
+
+def broker_id(what: str, name: str) -> int:
+    try:
+        return int(name)
+    except ValueError:
+        raise KafkaError(Error.INVALID_REQUEST, f"{what} id must be an integer, but it is: {name}") from None
+
+
+def client_metrics_entries(broker: Broker, resource: ConfigResource) -> list[describe.ConfigEntry]:
+    """Subscriptions to clients' metrics are kept for the cluster's sake; nothing here acts on them."""
+    return [
+        describe.ConfigEntry(name, value, ConfigSource.CLIENT_METRICS, False, False, ConfigType.UNKNOWN, None, ())
+        for name, value in broker.image.configs.of(resource).items()
+    ]
+
+
+def describe_entry(
+    entry: describe.ConfigEntry, request: m.DescribeConfigsRequest
+) -> m.DescribeConfigsResponse.DescribeConfigsResourceResult:
+    synonyms = entry.synonyms if request.include_synonyms else ()
+    return m.DescribeConfigsResponse.DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+        synonyms=[
+            m.DescribeConfigsResponse.DescribeConfigsSynonym(
+                name=synonym.name, value=synonym.value, source=synonym.source
+            )
+            for synonym in synonyms
+        ],
+        config_type=entry.type,
+        documentation=entry.documentation if request.include_documentation else None,
+    )
+
+
+# ── altering ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@handles(
+    ApiKey.ALTER_CONFIGS,
+    versions=(0, 2),
+    cuts=[Cut(("resources",), ("responses",))],
+    large_handler=DECIDED_AS_A_WHOLE,
+)
+async def alter_configs(
+    broker: Broker,
+    request: m.AlterConfigsRequest,
+    caller: Caller,  # noqa: ARG001 (every handler takes it)
+) -> m.AlterConfigsResponse:
+    def forwarded(accepted: list[Replacement]) -> m.AlterConfigsRequest:
+        return m.AlterConfigsRequest(resources=accepted, validate_only=request.validate_only)
+
+    altered = await alter(broker, request.resources, refuse_replacing, forwarded)
+    return m.AlterConfigsResponse(responses=results(m.AlterConfigsResponse.AlterConfigsResourceResponse, altered))
+
+
+@handles(
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    versions=(0, 1),
+    cuts=[Cut(("resources",), ("responses",))],
+    large_handler=DECIDED_AS_A_WHOLE,
+)
+async def incremental_alter_configs(
+    broker: Broker,
+    request: m.IncrementalAlterConfigsRequest,
+    caller: Caller,  # noqa: ARG001 (every handler takes it)
+) -> m.IncrementalAlterConfigsResponse:
+    def forwarded(accepted: list[Changes]) -> m.IncrementalAlterConfigsRequest:
+        return m.IncrementalAlterConfigsRequest(resources=accepted, validate_only=request.validate_only)
+
+    altered = await alter(broker, request.resources, refuse_changing, forwarded)
+    return m.IncrementalAlterConfigsResponse(
+        responses=results(m.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse, altered)
+    )
+
+
+async def alter(
+    broker: Broker,
+    resources: Sequence[R],
+    refuse: Callable[[Broker, R], None],
+    forwarded: Callable[[list[R]], AlterRequest],
+) -> list[tuple[R, KafkaError]]:
+    """Each resource with what became of it: refused here, or decided by the controller."""
+    refused = refuse_duplicates(resources)
+    breather = Breather()
+    for number, resource in enumerate(resources):
+        await breather.pause_if_due()
+        if number not in refused:
+            try:
+                refuse(broker, resource)
+            except KafkaError as error:
+                refused[number] = error
+    accepted = [resource for number, resource in enumerate(resources) if number not in refused]
+    decided = await decide(broker, forwarded(accepted)) if accepted else {}
+    return [
+        (resource, refused.get(number) or decided.get(key_of(resource)) or KafkaError(Error.UNKNOWN_SERVER_ERROR))
+        for number, resource in enumerate(resources)
+    ]
+
+
+def results(kind: Callable[..., T], altered: Iterable[tuple[HasResource, KafkaError]]) -> list[T]:
+    return [
+        kind(
+            error_code=outcome.error,
+            error_message=outcome.message or None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        for resource, outcome in altered
+    ]
+
+
+async def decide(broker: Broker, request: AlterRequest) -> dict[ConfigResource, KafkaError]:
+    response: m.AlterConfigsResponse | m.IncrementalAlterConfigsResponse = await forward(broker, request)
+    return {
+        key_of(result): KafkaError(Error(result.error_code), result.error_message or "")
+        for result in response.responses
+    }
+
+
+def key_of(resource: HasResource) -> ConfigResource:
+    return ConfigResource(resource.resource_type, resource.resource_name)
+
+
+def refuse_duplicates(resources: Sequence[HasResource]) -> dict[int, KafkaError]:
+    """By their place in the request, the resources that stand there more than once."""
+    times = Counter(map(key_of, resources))
+    return {
+        number: KafkaError(Error.INVALID_REQUEST, "Each resource must appear at most once.")
+        for number, resource in enumerate(resources)
+        if times[key_of(resource)] > 1
+    }
+
+
+def refuse_replacing(broker: Broker, resource: Replacement) -> None:
+    """Raises what this broker has against replacing a resource's settings by these."""
+    require_single_keys(entry.name for entry in resource.configs)
+    require_values(entry.name for entry in resource.configs if entry.value is None)
+    require_known_type(resource.resource_type)
+    if resource.resource_type == ResourceType.BROKER:
+        settings = {entry.name: entry.value for entry in resource.configs if entry.value is not None}
+        check_broker_settings(broker, resource.resource_name, settings)
+
+
+def refuse_changing(broker: Broker, resource: Changes) -> None:
+    """Raises what this broker has against these changes of a resource's settings."""
+    require_single_keys(entry.name for entry in resource.configs)
+    require_values(
+        entry.name
+        for entry in resource.configs
+        if entry.value is None and entry.config_operation != ConfigOperation.DELETE
+    )
+    require_known_type(resource.resource_type)
+    if resource.resource_type == ResourceType.BROKER:
+        settings = dict(broker.image.configs.of_broker(resource.resource_name))
+        for entry in resource.configs:
+            apply_operation(settings, entry)
+        check_broker_settings(broker, resource.resource_name, settings)
+
+
+def require_single_keys(names: Iterable[str]) -> None:
+    if any(times > 1 for times in Counter(names).values()):
+        raise KafkaError(Error.INVALID_REQUEST, "Error due to duplicate config keys")
+
+
+def require_values(names_without: Iterable[str]) -> None:
+    if names := ", ".join(names_without):
+        raise KafkaError(Error.INVALID_REQUEST, f"Null value not supported for : {names}")
+
+
+def require_known_type(resource_type: int) -> None:
+    known = (ResourceType.TOPIC, ResourceType.BROKER, ResourceType.CLIENT_METRICS, ResourceType.GROUP)
+    if resource_type not in known:
+        raise KafkaError(Error.INVALID_REQUEST, f"Unknown resource type {resource_type}")
+
+
+def apply_operation(settings: dict[str, str], entry: m.IncrementalAlterConfigsRequest.AlterableConfig) -> None:
+    """One change of broker settings, as the controller will make it, to see what would come of it."""
+    name, value = entry.name, entry.value or ""
+    match entry.config_operation:
+        case ConfigOperation.SET:
+            settings[name] = value
+        case ConfigOperation.DELETE:
+            settings.pop(name, None)
+        case ConfigOperation.APPEND | ConfigOperation.SUBTRACT as number:
+            operation = ConfigOperation(number)
+            settings[name] = edited_list(current_list(settings, name, operation), operation, value)
+        case unknown:
+            raise KafkaError(Error.INVALID_REQUEST, f"Unknown operations type {unknown}")
+
+
+def current_list(settings: dict[str, str], name: str, operation: ConfigOperation) -> str:
+    setting = BROKER.get(name)
+    if setting is None:
+        raise KafkaError(Error.INVALID_CONFIG, f"Unknown config name: {name}")
+    if setting.type is not ConfigType.LIST:
+        verb = operation.name.lower()
+        raise KafkaError(Error.INVALID_CONFIG, f"Config value {verb} is not allowed for config key: {name}")
+    return settings.get(name, format_value(setting.default)) or ""
+
+
+def check_broker_settings(broker: Broker, name: str, settings: dict[str, str]) -> None:
+    """Refuses what is for another broker, or what this one could not apply."""
+    scope = ConfigSource.DYNAMIC_DEFAULT_BROKER
+    if name != CLUSTER_DEFAULT:
+        scope = ConfigSource.DYNAMIC_BROKER
+        if broker_id("Node", name) != broker.node_id:
+            raise KafkaError(
+                Error.INVALID_REQUEST, f"Unexpected broker id, expected {broker.node_id}, but received {name}"
+            )
+    try:
+        validate_broker_overrides(settings, scope, broker.config)
+    except ConfigError as error:
+        raise KafkaError(Error.INVALID_REQUEST, error.message) from error

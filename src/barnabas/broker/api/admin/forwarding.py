@@ -1,0 +1,39 @@
+"""Requests that the controller decides, passed on by the broker that got them.
+
+The controller answers when its decision is committed. The broker then waits until it has followed, so that a client
+which has its answer finds its effect here: the topic can be produced to, the setting is described.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from barnabas.net.large_requests import as_a_whole
+from barnabas.protocol.errors import Error, KafkaError
+from barnabas.protocol.refusals import CHANGES_MAX, refusal, refuse_too_many
+
+if TYPE_CHECKING:
+    from barnabas.broker.broker import Broker
+    from barnabas.protocol.compiler.structs import Message
+
+
+DECIDED_AS_A_WHOLE = as_a_whole(CHANGES_MAX, refuse_too_many)
+
+
+async def forward(broker: Broker, request: Message) -> Any:
+    """The controller's response, when this broker's partitions and settings are as it says."""
+    response = await broker.channel.send(request)
+    await broker.settled()
+    return response
+
+
+async def forward_within(broker: Broker, request: Message, timeout_ms: int) -> Any:
+    """As `forward`, or REQUEST_TIMED_OUT for everything that is asked for. Without any time nothing is asked."""
+    try:
+        if timeout_ms <= 0:
+            raise TimeoutError
+        async with asyncio.timeout(timeout_ms / 1000):
+            return await forward(broker, request)
+    except TimeoutError:
+        return refusal(request, KafkaError(Error.REQUEST_TIMED_OUT))

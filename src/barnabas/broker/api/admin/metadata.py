@@ -1,0 +1,183 @@
+"""Metadata: the brokers of the cluster, by the caller's own listener, and the partitions of topics.
+
+A topic that does not exist is answered UNKNOWN_TOPIC_OR_PARTITION, also while it is being created because somebody
+asked for it: clients ask again.
+
+v1 asks for all topics with null, and for none with an empty list · v4 may forbid creating topics · v5 lists offline
+replicas · v7 gives leader epochs · v8 asks for permitted operations, the cluster's up to v10 · v9 is flexible ·
+v10 answers topic ids · v12 asks by topic id · v13 has an error for the whole answer
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from barnabas.broker.api.admin.cluster_view import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED_FOR, TOPIC_OPERATIONS
+from barnabas.broker.api.admin.metadata_answer import AnswerForm
+from barnabas.broker.api.admin.topic_creations import IN_FLIGHT_MAX
+from barnabas.broker.api.registry import handles
+from barnabas.metadata import topic_names
+from barnabas.net.large_requests import NAME_BYTES, Cut
+from barnabas.protocol import messages as m
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.errors import Error
+from barnabas.protocol.uuids import ZERO_UUID
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from barnabas.broker.broker import Broker
+    from barnabas.metadata.image import MetadataImage, TopicImage
+    from barnabas.net.dispatch import Caller, Handler
+    from barnabas.net.large_requests import LargeRequest
+    from barnabas.protocol.uuids import Uuid
+
+    ResponseTopic: TypeAlias = m.MetadataResponse.MetadataResponseTopic
+
+FIRST_VERSION_WITH_NO_TOPICS = 1
+FIRST_VERSION_WITH_TOPIC_IDS = 12
+FIRST_VERSION_WITH_ANSWER_ERROR = 13
+
+
+async def metadata_of_many(handler: Handler, broker: Broker, request: LargeRequest, caller: Caller) -> Any:  # noqa: ARG001
+    """The same as `metadata`, in pieces: all of them by one image, and each topic once."""
+    version, image = caller.api_version, broker.image
+    is_accepted, names_ids = True, False
+
+    def look(piece: m.MetadataRequest) -> None:
+        nonlocal is_accepted, names_ids
+        is_accepted = is_accepted and is_well_formed(piece, version)
+        names_ids = names_ids or any(topic.topic_id != ZERO_UUID for topic in piece.topics or ())
+
+    await request.check(look)
+    if not is_accepted:
+        async for piece in request.pieces():
+            await request.add(refuse(piece, version).topics)
+        return refuse(request.root, version)
+    asked: m.MetadataRequest = request.root
+    encoder = broker.api.metadata.encoder(form_of(asked, caller))
+    seen: set[str | Uuid] = set()
+    async for piece in request.pieces():
+        if asks_for_all(piece, version):
+            await request.add_encoded([await encoder.all_topics(image)], len(image.topics))
+            break
+        before = len(seen)
+        find = find_by_id if names_ids else find_by_name
+        found, refused = find(broker, image, piece, seen)
+        await request.charge((len(seen) - before) * NAME_BYTES)
+        await request.add_encoded([await encoder.topics(image, found)], len(found))
+        await request.add(refused)
+        if len(seen) > IN_FLIGHT_MAX:
+            # So many are created at a time, and not one batch of them after the other for the same request.
+            asked.allow_auto_topic_creation = False
+    await request.forget(seen)
+    return encoder.around_topics(image, broker.node_id, cluster_operations(asked))
+
+
+@handles(ApiKey.METADATA, versions=(0, 13), cuts=[Cut(("topics",), ("topics",))], large_handler=metadata_of_many)
+async def metadata(broker: Broker, request: m.MetadataRequest, caller: Caller) -> m.MetadataResponse | list[bytes]:
+    if not is_well_formed(request, caller.api_version):
+        return refuse(request, caller.api_version)
+    image = broker.image
+    encoder = broker.api.metadata.encoder(form_of(request, caller))
+    refused: list[ResponseTopic] = []
+    if asks_for_all(request, caller.api_version):
+        encoded, count = await encoder.all_topics(image), len(image.topics)
+    else:
+        names_ids = any(topic.topic_id != ZERO_UUID for topic in request.topics or ())
+        find = find_by_id if names_ids else find_by_name
+        found, refused = find(broker, image, request, set())
+        encoded, count = await encoder.topics(image, found), len(found) + len(refused)
+    return encoder.answer_parts(
+        image, broker.node_id, count, [encoded, encoder.refused_topics(refused)], cluster_operations(request)
+    )
+
+
+def form_of(request: m.MetadataRequest, caller: Caller) -> AnswerForm:
+    return AnswerForm(caller.api_version, caller.listener.name, request.include_topic_authorized_operations)
+
+
+def cluster_operations(request: m.MetadataRequest) -> int:
+    return CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED_FOR
+
+
+def asks_for_all(request: m.MetadataRequest, version: int) -> bool:
+    return request.topics is None or (version < FIRST_VERSION_WITH_NO_TOPICS and not request.topics)
+
+
+def is_well_formed(request: m.MetadataRequest, version: int) -> bool:
+    """Whether every topic is named in a way that the version allows: with a name, from v12 on with a name or an id."""
+    topics = request.topics or ()
+    if version < FIRST_VERSION_WITH_TOPIC_IDS:
+        return all(topic.name is not None and topic.topic_id == ZERO_UUID for topic in topics)
+    return all(topic.name is not None or topic.topic_id != ZERO_UUID for topic in topics)
+
+
+def refuse(request: m.MetadataRequest, version: int) -> m.MetadataResponse:
+    has_answer_error = version >= FIRST_VERSION_WITH_ANSWER_ERROR
+    return m.MetadataResponse(
+        topics=[
+            m.MetadataResponse.MetadataResponseTopic(
+                error_code=Error.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id
+            )
+            for topic in request.topics or ()
+        ],
+        error_code=Error.INVALID_REQUEST if has_answer_error else Error.NONE,
+    )
+
+
+def find_by_name(
+    broker: Broker, image: MetadataImage, request: m.MetadataRequest, seen: set[str | Uuid]
+) -> tuple[list[TopicImage], list[ResponseTopic]]:
+    """The topics asked for that exist, and an answer for each of the others. What was seen before is left out."""
+    found: list[TopicImage] = []
+    missing: list[str] = []
+    for asked in request.topics or ():
+        name = asked.name
+        if name is None or name in seen:
+            continue
+        seen.add(name)
+        topic = image.topics.get(name)
+        if topic is None:
+            missing.append(name)
+        else:
+            found.append(topic)
+    if request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
+        broker.api.topic_creations.start(name for name in missing if topic_names.is_legal(name))
+    return found, [refuse_name(name, request) for name in missing]
+
+
+def find_by_id(
+    broker: Broker,  # noqa: ARG001 (as `find_by_name`)
+    image: MetadataImage,
+    request: m.MetadataRequest,
+    seen: set[str | Uuid],
+) -> tuple[list[TopicImage], list[ResponseTopic]]:
+    """The same by ids: where any is given, names do not count."""
+    found: list[TopicImage] = []
+    unknown: list[ResponseTopic] = []
+    for asked in request.topics or ():
+        topic_id = asked.topic_id
+        if topic_id == ZERO_UUID or topic_id in seen:
+            continue
+        seen.add(topic_id)
+        topic = image.topics.by_id(topic_id)
+        if topic is not None:
+            found.append(topic)
+        else:
+            unknown.append(
+                m.MetadataResponse.MetadataResponseTopic(
+                    error_code=Error.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
+                )
+            )
+    return found, unknown
+
+
+def refuse_name(name: str, request: m.MetadataRequest) -> ResponseTopic:
+    asks_for_operations = request.include_topic_authorized_operations
+    return m.MetadataResponse.MetadataResponseTopic(
+        error_code=Error.UNKNOWN_TOPIC_OR_PARTITION if topic_names.is_legal(name) else Error.INVALID_TOPIC_EXCEPTION,
+        name=name,
+        is_internal=name in topic_names.INTERNAL_TOPICS,
+        topic_authorized_operations=TOPIC_OPERATIONS if asks_for_operations else OPERATIONS_NOT_ASKED_FOR,
+    )

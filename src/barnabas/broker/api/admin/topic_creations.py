@@ -1,0 +1,122 @@
+"""Topics that come into being because somebody asked for them (`auto.create.topics.enable`).
+
+The controller is asked in the background; the client that asked is told that the topic is unknown, and asks again.
+A name that is being created is not requested twice, however many clients ask for it meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.protocol import messages as m
+from barnabas.protocol.errors import Error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import TypeAlias
+
+    from barnabas.broker.broker import Broker
+    from barnabas.config.broker_config import BrokerConfig
+
+    CreatableTopic: TypeAlias = m.CreateTopicsRequest.CreatableTopic
+
+logger = logging.getLogger("barnabas.topics")
+
+IN_FLIGHT_MAX = 1_000
+"""Topics being created at a time. A name beyond that is left alone: its client asks again."""
+
+CREATION_TIMEOUT_MS = 30_000
+
+
+class TopicCreations:
+    __slots__ = ("_broker", "_in_flight", "_tasks")
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._in_flight: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, names: Iterable[str]) -> None:
+        """Has the controller create these topics, except those that it is about to create already."""
+        wanted = [name for name in names if name not in self._in_flight][: IN_FLIGHT_MAX - len(self._in_flight)]
+        if not wanted:
+            return
+        self._in_flight.update(wanted)
+        task = asyncio.ensure_future(self._create(wanted))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _create(self, names: list[str]) -> None:
+        request = m.CreateTopicsRequest(
+            topics=[creatable_topic(name, self._broker.config) for name in names], timeout_ms=CREATION_TIMEOUT_MS
+        )
+        try:
+            response: m.CreateTopicsResponse = await self._broker.channel.send(request)
+        finally:
+            self._in_flight.difference_update(names)
+        for topic in response.topics:
+            if topic.error_code not in (Error.NONE, Error.TOPIC_ALREADY_EXISTS):
+                error_name = Error(topic.error_code).name
+                logger.warning("topic %s was not created: %s: %s", topic.name, error_name, topic.error_message)
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+def creatable_topic(name: str, config: BrokerConfig) -> CreatableTopic:
+    """The topic as it is made when nobody says how: by `num.partitions`, and internal ones by settings of their own."""
+    match name:
+        case "__consumer_offsets":
+            partition_count = config.offsets_topic_num_partitions
+            replication_factor = config.offsets_topic_replication_factor
+            configs = _offsets_configs(config)
+        case "__transaction_state":
+            partition_count = config.transaction_state_log_num_partitions
+            replication_factor = config.transaction_state_log_replication_factor
+            configs = _transactions_configs(config)
+        case "__share_group_state":
+            partition_count = config.share_coordinator_state_topic_num_partitions
+            replication_factor = config.share_coordinator_state_topic_replication_factor
+            configs = _share_configs(config)
+        case _:
+            partition_count, replication_factor = config.num_partitions, config.default_replication_factor
+            configs = {}
+    return m.CreateTopicsRequest.CreatableTopic(
+        name=name,
+        num_partitions=partition_count,
+        replication_factor=replication_factor,
+        configs=[m.CreateTopicsRequest.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+    )
+
+
+def _offsets_configs(config: BrokerConfig) -> Mapping[str, str]:
+    return {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": str(config.offsets_topic_segment_bytes),
+    }
+
+
+def _transactions_configs(config: BrokerConfig) -> Mapping[str, str]:
+    return {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": str(config.transaction_state_log_min_isr),
+        "segment.bytes": str(config.transaction_state_log_segment_bytes),
+        "unclean.leader.election.enable": "false",
+    }
+
+
+def _share_configs(config: BrokerConfig) -> Mapping[str, str]:
+    return {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "min.insync.replicas": str(config.share_coordinator_state_topic_min_isr),
+        "retention.ms": "-1",
+        "segment.bytes": str(config.share_coordinator_state_topic_segment_bytes),
+    }

@@ -1,0 +1,226 @@
+"""The bytes of a Fetch answer: heads written by hand, records as ranges of segment files.
+
+A partition's part is a fixed head, the length of its records, the records, and in flexible versions a few tags.
+Short ranges are read and sent with the heads around them; long ones leave by `sendfile`.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from barnabas.net.frames import frame_reply
+from barnabas.net.parts import FilePart, release_parts
+from barnabas.protocol import codec
+from barnabas.protocol import messages as m
+from barnabas.protocol.varint import write_uvarint
+
+if TYPE_CHECKING:
+    from barnabas.log.producers.aborted_txns import AbortedTxn
+    from barnabas.log.segments.open_files import FileRange
+    from barnabas.net.parts import Part
+    from barnabas.protocol.errors import Error
+
+FIRST_VERSION_WITH_LOG_START = 5
+FIRST_VERSION_WITH_SESSIONS = 7
+FIRST_VERSION_WITH_PREFERRED_REPLICA = 11
+FIRST_FLEXIBLE_VERSION = 12
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+
+INLINE_BYTES_MAX = 16 * 1024
+
+_I16 = Struct(">h")
+_I32 = Struct(">i")
+_FRAME = Struct(">ii")
+_HEAD_V4 = Struct(">ihqq")
+_HEAD_V5 = Struct(">ihqqq")
+_ABORTED = Struct(">qq")
+_TAGGED_EPOCH_END = Struct(">iq")
+
+
+class PartitionRead:
+    """What a fetch found in one partition."""
+
+    __slots__ = (
+        "aborted",
+        "diverging",
+        "error",
+        "high_watermark",
+        "index",
+        "is_behind",
+        "is_cold",
+        "last_stable_offset",
+        "log_start_offset",
+        "records",
+    )
+
+    def __init__(self, index: int, error: Error) -> None:
+        self.index = index
+        self.error = error
+        self.high_watermark = -1
+        self.last_stable_offset = -1
+        self.log_start_offset = -1
+        self.aborted: list[AbortedTxn] | None = None
+        """Only a reader of committed data is told."""
+        self.records: FileRange | None = None
+        self.is_behind = False
+        """Whether there is something to read from where the reader is, whether it was read or not."""
+        self.is_cold = False
+        self.diverging: tuple[int, int] | None = None
+
+
+TopicReads = list[tuple[bytes, list[PartitionRead]]]
+"""By topic, as the answer names it."""
+
+
+class PartsWriter:
+    """Gathers bytes into `head` and turns them into a part whenever a file range comes between."""
+
+    __slots__ = ("_range_bytes", "head", "parts")
+
+    def __init__(self) -> None:
+        self.head = bytearray(8)
+        self.parts: list[Part] = []
+        self._range_bytes = 0
+
+    def add_records(self, records: FileRange, *, is_cold: bool) -> None:
+        if records.length <= INLINE_BYTES_MAX and not is_cold:
+            data = records.file.read(records.position, records.length)
+            if len(data) != records.length:
+                raise OSError(f"a segment file ended {records.length - len(data)} bytes before its log")
+            self.head += data
+            return
+        self.parts.append(bytes(self.head))
+        self.parts.append(FilePart(records.file, records.position, records.length, is_cold=is_cold))
+        self._range_bytes += records.length
+        self.head = bytearray()
+
+    def finish(self, correlation_id: int) -> list[Part]:
+        parts = self.parts
+        parts.append(bytes(self.head))
+        first = parts[0]
+        assert isinstance(first, bytes)
+        size = self._range_bytes + sum(len(part) for part in parts if isinstance(part, bytes)) - 4
+        parts[0] = _FRAME.pack(size, correlation_id) + first[8:]
+        return parts
+
+
+def encode_answer(version: int, correlation_id: int, topics: TopicReads, session_id: int = 0) -> list[Part]:
+    writer = PartsWriter()
+    try:
+        _write_answer(writer, version, topics, session_id)
+    except BaseException:
+        release_parts(writer.parts)
+        raise
+    return writer.finish(correlation_id)
+
+
+def encode_without_records(version: int, topics: TopicReads) -> bytes:
+    """What follows the correlation id in an answer that holds no records."""
+    writer = PartsWriter()
+    _write_answer(writer, version, topics, 0)
+    return bytes(writer.head[_FRAME.size :])
+
+
+def _write_answer(writer: PartsWriter, version: int, topics: TopicReads, session_id: int) -> None:
+    if version >= FIRST_FLEXIBLE_VERSION:
+        writer.head += b"\0\0\0\0\0\0\0"  # header tags, throttle time, error code
+        writer.head += _I32.pack(session_id)
+        _write_flexible(writer, version, topics)
+    else:
+        writer.head += b"\0\0\0\0"
+        if version >= FIRST_VERSION_WITH_SESSIONS:
+            writer.head += b"\0\0"
+            writer.head += _I32.pack(session_id)
+        _write_classic(writer, version, topics)
+
+
+def encode_session_error(version: int, correlation_id: int, error: Error, session_id: int = 0) -> bytes:
+    """An answer without topics: the session that the client speaks of does not exist, or is not where it believes."""
+    is_flexible = version >= FIRST_FLEXIBLE_VERSION
+    body = (b"\0" if is_flexible else b"") + b"\0\0\0\0" + _I16.pack(error) + _I32.pack(session_id)
+    body += b"\x01\0" if is_flexible else b"\0\0\0\0"
+    return _FRAME.pack(4 + len(body), correlation_id) + body
+
+
+def encode_failure(version: int, correlation_id: int, request: m.FetchRequest, error: Error) -> bytes:
+    """The answer to a request that failed as a whole.
+
+    As long as topics go by name it says so of each partition too, as often as it was named: the oldest versions have
+    no other place for it.
+    """
+    response = m.FetchResponse(error_code=error, session_id=request.session_id)
+    if version < FIRST_VERSION_WITH_TOPIC_IDS:
+        response.responses = [
+            m.FetchResponse.FetchableTopicResponse(
+                topic=topic.topic,
+                partitions=[
+                    m.FetchResponse.PartitionData(
+                        partition_index=asked.partition, error_code=error, high_watermark=-1, records=b""
+                    )
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    header_tags = b"\0" if version >= FIRST_FLEXIBLE_VERSION else b""
+    return frame_reply(correlation_id, header_tags, codec.encode(response, version))
+
+
+def _write_classic(writer: PartsWriter, version: int, topics: TopicReads) -> None:
+    writer.head += _I32.pack(len(topics))
+    for topic, partitions in topics:
+        writer.head += _I16.pack(len(topic))
+        writer.head += topic
+        writer.head += _I32.pack(len(partitions))
+        for read in partitions:
+            writer.head += _fixed_head(version, read)
+            if read.aborted is None:
+                writer.head += b"\xff\xff\xff\xff"
+            else:
+                writer.head += _I32.pack(len(read.aborted))
+                for txn in read.aborted:
+                    writer.head += _ABORTED.pack(txn.producer_id, txn.first_offset)
+            if version >= FIRST_VERSION_WITH_PREFERRED_REPLICA:
+                writer.head += b"\xff\xff\xff\xff"
+            if read.records is None:
+                writer.head += b"\0\0\0\0"
+            else:
+                writer.head += _I32.pack(read.records.length)
+                writer.add_records(read.records, is_cold=read.is_cold)
+
+
+def _write_flexible(writer: PartsWriter, version: int, topics: TopicReads) -> None:
+    write_uvarint(writer.head, len(topics) + 1)
+    for topic, partitions in topics:
+        if version < FIRST_VERSION_WITH_TOPIC_IDS:
+            write_uvarint(writer.head, len(topic) + 1)
+        writer.head += topic
+        write_uvarint(writer.head, len(partitions) + 1)
+        for read in partitions:
+            writer.head += _fixed_head(version, read)
+            if read.aborted:
+                write_uvarint(writer.head, len(read.aborted) + 1)
+                for txn in read.aborted:
+                    writer.head += _ABORTED.pack(txn.producer_id, txn.first_offset) + b"\0"
+                writer.head += b"\xff\xff\xff\xff"
+            else:
+                writer.head += b"\0\xff\xff\xff\xff" if read.aborted is None else b"\x01\xff\xff\xff\xff"
+            if read.records is None:
+                writer.head.append(1)
+            else:
+                write_uvarint(writer.head, read.records.length + 1)
+                writer.add_records(read.records, is_cold=read.is_cold)
+            if read.diverging is None:
+                writer.head.append(0)
+            else:
+                # One tag, number 0, of 13 bytes: epoch, end offset, no tags of its own.
+                writer.head += b"\x01\0\x0d" + _TAGGED_EPOCH_END.pack(*read.diverging) + b"\0"
+        writer.head.append(0)
+    writer.head.append(0)
+
+
+def _fixed_head(version: int, read: PartitionRead) -> bytes:
+    if version < FIRST_VERSION_WITH_LOG_START:
+        return _HEAD_V4.pack(read.index, read.error, read.high_watermark, read.last_stable_offset)
+    return _HEAD_V5.pack(read.index, read.error, read.high_watermark, read.last_stable_offset, read.log_start_offset)

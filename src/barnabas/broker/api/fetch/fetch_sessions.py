@@ -1,0 +1,259 @@
+"""Fetch sessions: what a reader has said once it need not say again, and is not told again.
+
+A full fetch with session epoch 0 opens a session, and its answer carries the session's id. From then on a request
+names only the partitions that are new, changed or no longer wanted, and an answer only those with records, an error,
+or a high watermark or log start that the reader has not been told. Each request has the next epoch: one that was lost
+or came twice is noticed, and the reader begins anew with a full fetch.
+
+Sessions are few (`max.incremental.fetch.session.cache.slots`). When there is no room, a new one takes the place of one
+that has not been used for long, or of one that is old and has fewer partitions; else its reader goes on with full
+fetches.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.broker.api.fetch.fetch_answer import FIRST_VERSION_WITH_TOPIC_IDS
+from barnabas.broker.api.fetch.fetch_partitions import NOT_TOLD, read_partition, topic_key
+from barnabas.protocol.errors import Error
+
+if TYPE_CHECKING:
+    from barnabas.broker.api.fetch.fetch_answer import PartitionRead, TopicReads
+    from barnabas.broker.api.fetch.fetch_partitions import Entries, FetchEntry, TopicKey
+    from barnabas.net.purgatory import Purgatory, Watchers
+    from barnabas.ports import Random
+    from barnabas.protocol import messages as m
+    from barnabas.replication.replica_manager import ReplicaManager
+
+NO_SESSION = 0
+FINAL_EPOCH = -1
+INITIAL_EPOCH = 0
+EPOCH_MAX = 2**31 - 1
+SESSION_ID_MAX = 2**31 - 1
+EVICTION_MS = 120_000
+
+
+class FetchSession:
+    """The partitions of one reader, and which of them have to be looked at.
+
+    A follower has thousands of partitions in a session, and few of them have news at a time. So each entry follows
+    its partition: a change puts it into `_marked`, and a request visits only those. An entry stays marked as long as
+    there is something to tell with every answer: records to read, or an error.
+    """
+
+    __slots__ = (
+        "_generation",
+        "_marked",
+        "_purgatory",
+        "created_ms",
+        "entries",
+        "epoch",
+        "id",
+        "last_used_ms",
+        "uses_topic_ids",
+        "watchers",
+    )
+
+    def __init__(
+        self,
+        session_id: int,
+        entries: Entries,
+        purgatory: Purgatory,
+        generation: int,
+        now_ms: int,
+        *,
+        uses_topic_ids: bool,
+    ) -> None:
+        self.id = session_id
+        self.entries: Entries = {}
+        self.watchers: Watchers = {}
+        """The request of this session that waits, if one does."""
+        self.uses_topic_ids = uses_topic_ids
+        self.created_ms = self.last_used_ms = now_ms
+        self.epoch = 1
+        """That of the next request."""
+        self._marked: dict[FetchEntry, None] = {}
+        """In the order in which they use up the limits of a request."""
+        self._purgatory = purgatory
+        self._generation = generation
+        """Of the replica manager, when entries without a partition were last looked up."""
+        for key, entry in entries.items():
+            self._put(key, entry)
+
+    def mark(self, entry: FetchEntry) -> None:
+        self._marked[entry] = None
+        if self.watchers:
+            self._purgatory.wake(self.watchers)
+
+    def update(self, request: m.FetchRequest, named: Entries, version: int) -> None:
+        """Takes over what a request adds, changes and forgets."""
+        for key, entry in named.items():
+            known = self.entries.get(key)
+            if known is not None:
+                entry.told_high_watermark = known.told_high_watermark
+                entry.told_log_start = known.told_log_start
+                self._remove(known)
+            self._put(key, entry)
+        for forgotten in request.forgotten_topics_data:
+            topic = topic_key(forgotten.topic, forgotten.topic_id, version)
+            for index in forgotten.partitions:
+                dropped = self.entries.pop((topic, index), None)
+                if dropped is not None:
+                    self._remove(dropped)
+
+    def read(self, replicas: ReplicaManager, version: int, max_bytes: int, *, is_committed: bool) -> SessionReads:
+        """Reads the marked partitions within the limit; the others have nothing new."""
+        self._find_lost(replicas, version)
+        reads = SessionReads()
+        unknown = []
+        for entry in self._marked:
+            if entry.is_unknown:
+                unknown.append(entry)
+                continue
+            total = reads.total_bytes
+            if total and total >= max_bytes:
+                break
+            reads.add(entry, read_partition(entry, is_committed, min(entry.max_bytes, max_bytes - total), total == 0))
+        for entry in unknown:
+            reads.add(entry, read_partition(entry, is_committed, 0, False))
+        return reads
+
+    def news(self, reads: SessionReads) -> TopicReads:
+        """The part of what was read that the reader does not know; from now on it does. A partition that had records
+        goes to the end of the line, so that it does not use up the limits of the next fetch as well."""
+        told: TopicReads = []
+        last = None
+        for entry, read in reads.visited:
+            self._marked.pop(entry)
+            if read.is_behind or read.error or read.diverging is not None:
+                self._marked[entry] = None
+            if tell(entry, read):
+                if entry.topic != last:
+                    last, neighbours = entry.topic, [read]
+                    told.append((last, neighbours))
+                else:
+                    neighbours.append(read)
+        return told
+
+    def close(self) -> None:
+        """Follows no partition any more."""
+        for entry in self.entries.values():
+            self._remove(entry)
+
+    def _find_lost(self, replicas: ReplicaManager, version: int) -> None:
+        """Entries without a partition are always marked, as their error is told every time."""
+        for entry in [each for each in self._marked if each.has_to_be_found]:
+            if entry.hosted is not None or self._generation != replicas.generation:
+                entry.find(replicas, version)
+                self._subscribe(entry)
+        self._generation = replicas.generation
+
+    def _put(self, key: tuple[TopicKey, int], entry: FetchEntry) -> None:
+        self.entries[key] = entry
+        entry.session = self
+        self._marked[entry] = None
+        self._subscribe(entry)
+
+    def _subscribe(self, entry: FetchEntry) -> None:
+        if entry.hosted is not None:
+            entry.hosted.subscribers[entry] = None
+
+    def _remove(self, entry: FetchEntry) -> None:
+        self._marked.pop(entry, None)
+        entry.session = None
+        if entry.hosted is not None:
+            entry.hosted.subscribers.pop(entry, None)
+
+
+class SessionReads:
+    """What a request found in the partitions that it visited."""
+
+    __slots__ = ("has_error", "total_bytes", "visited")
+
+    def __init__(self) -> None:
+        self.visited: list[tuple[FetchEntry, PartitionRead]] = []
+        self.total_bytes = 0
+        self.has_error = False
+
+    def add(self, entry: FetchEntry, read: PartitionRead) -> None:
+        self.visited.append((entry, read))
+        if read.error or read.diverging is not None:
+            self.has_error = True
+        elif read.records is not None:
+            self.total_bytes += read.records.length
+
+
+class FetchSessions:
+    """All sessions of a broker."""
+
+    __slots__ = ("_by_id", "_purgatory", "_random", "_slots_max")
+
+    def __init__(self, slots_max: int, purgatory: Purgatory, random: Random) -> None:
+        self._slots_max = slots_max
+        self._purgatory = purgatory
+        self._random = random
+        self._by_id: dict[int, FetchSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def open(self, entries: Entries, generation: int, now_ms: int, *, uses_topic_ids: bool) -> FetchSession | None:
+        """A new session of these partitions; None when there is no room for one."""
+        if len(self._by_id) >= self._slots_max and not self._make_room(len(entries), now_ms):
+            return None
+        session_id = 1 + self._random.below(SESSION_ID_MAX)
+        while session_id in self._by_id:
+            session_id = 1 + self._random.below(SESSION_ID_MAX)
+        session = self._by_id[session_id] = FetchSession(
+            session_id, entries, self._purgatory, generation, now_ms, uses_topic_ids=uses_topic_ids
+        )
+        return session
+
+    def close(self, session_id: int) -> None:
+        session = self._by_id.pop(session_id, None)
+        if session is not None:
+            session.close()
+
+    def take(self, request: m.FetchRequest, version: int, now_ms: int) -> FetchSession | Error:
+        """The session that an incremental request belongs to, or why it belongs to none."""
+        session = self._by_id.get(request.session_id)
+        if session is None:
+            return Error.FETCH_SESSION_ID_NOT_FOUND
+        if session.epoch != request.session_epoch:
+            return Error.INVALID_FETCH_SESSION_EPOCH
+        if session.uses_topic_ids != (version >= FIRST_VERSION_WITH_TOPIC_IDS):
+            return Error.FETCH_SESSION_TOPIC_ID_ERROR
+        # The least recently used is the first: who is used goes to the end.
+        self._by_id[session.id] = self._by_id.pop(session.id)
+        session.last_used_ms = now_ms
+        session.epoch = session.epoch + 1 if session.epoch < EPOCH_MAX else 1
+        return session
+
+    def _make_room(self, size: int, now_ms: int) -> bool:
+        oldest = next(iter(self._by_id.values()), None)
+        if oldest is None:
+            return False
+        if now_ms - oldest.last_used_ms <= EVICTION_MS:
+            settled = (each for each in self._by_id.values() if each.last_used_ms - each.created_ms > EVICTION_MS)
+            smallest = min(settled, key=lambda each: (len(each.entries), each.id), default=None)
+            if smallest is None or len(smallest.entries) >= size:
+                return False
+            oldest = smallest
+        self.close(oldest.id)
+        return True
+
+
+def tell(entry: FetchEntry, read: PartitionRead) -> bool:
+    """Notes what a reader is told of a partition. False when it knows that already."""
+    is_new = (
+        read.records is not None
+        or read.error != Error.NONE
+        or read.diverging is not None
+        or read.high_watermark != entry.told_high_watermark
+        or read.log_start_offset != entry.told_log_start
+    )
+    # After an error the partition is told of again, even if it is as it was before.
+    entry.told_high_watermark = NOT_TOLD if read.error else read.high_watermark
+    entry.told_log_start = read.log_start_offset
+    return is_new

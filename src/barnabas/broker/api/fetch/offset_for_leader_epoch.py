@@ -1,0 +1,57 @@
+"""OffsetForLeaderEpoch: where a leader epoch ended, so that a reader notices that its log was cut behind it.
+
+v2 is fenced by the leader epoch that the reader believes in · v3 names a follower · v4 is flexible
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.broker.api.registry import handles
+from barnabas.net.large_requests import Cut
+from barnabas.protocol import messages as m
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.errors import Error, KafkaError
+
+if TYPE_CHECKING:
+    from barnabas.broker.broker import Broker
+    from barnabas.net.dispatch import Caller
+
+
+@handles(
+    ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    versions=(2, 4),
+    cuts=[Cut(("topics", "partitions"), ("topics", "partitions"))],
+)
+def offset_for_leader_epoch(
+    broker: Broker,
+    request: m.OffsetForLeaderEpochRequest,
+    caller: Caller,  # noqa: ARG001 (every handler takes it)
+) -> m.OffsetForLeaderEpochResponse:
+    return m.OffsetForLeaderEpochResponse(topics=[answer_topic(broker, topic) for topic in request.topics])
+
+
+def answer_topic(
+    broker: Broker, topic: m.OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+) -> m.OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult:
+    name = topic.topic.encode()
+    return m.OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
+        topic=topic.topic, partitions=[answer_partition(broker, name, partition) for partition in topic.partitions]
+    )
+
+
+def answer_partition(
+    broker: Broker, topic: bytes, asked: m.OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+) -> m.OffsetForLeaderEpochResponse.EpochEndOffset:
+    try:
+        hosted = broker.replicas.find_by_name(topic, asked.partition)
+        hosted.require_leader()
+    except KafkaError as refused:
+        return m.OffsetForLeaderEpochResponse.EpochEndOffset(partition=asked.partition, error_code=refused.error)
+    error = hosted.state.check_reader_epoch(asked.current_leader_epoch)
+    if error is not Error.NONE:
+        return m.OffsetForLeaderEpochResponse.EpochEndOffset(partition=asked.partition, error_code=error)
+    epoch, end_offset = hosted.log.end_offset_for_epoch(asked.leader_epoch)
+    return m.OffsetForLeaderEpochResponse.EpochEndOffset(
+        partition=asked.partition, leader_epoch=epoch, end_offset=end_offset
+    )

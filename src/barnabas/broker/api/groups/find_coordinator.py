@@ -1,0 +1,115 @@
+"""FindCoordinator: which broker looks after a group, a transactional id or a share partition.
+
+A group is looked after by the leader of its partition of `__consumer_offsets`, a transactional id by that of its
+partition of `__transaction_state`. Such a topic is created when somebody first asks for what is in it; until it is
+there the answer is COORDINATOR_NOT_AVAILABLE, and clients try again.
+
+There are no coordinators of share groups yet: every key that could have one is answered COORDINATOR_NOT_AVAILABLE, too.
+
+v1 asks for transactional ids · v3 is flexible · v4 asks for many keys at once · v6 asks for share partitions
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.broker.api.registry import handles
+from barnabas.broker.coordinators.coordinator_spec import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_of
+from barnabas.net.large_requests import SHORT_BYTES_MAX, Cut
+from barnabas.protocol import messages as m
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.errors import Error
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.broker.broker import Broker
+    from barnabas.net.dispatch import Caller
+
+FIRST_VERSION_WITH_MANY_KEYS = 4
+FIRST_VERSION_WITH_SHARE_KEYS = 6
+
+_MESSAGES: Mapping[Error, str] = {
+    Error.NONE: "NONE",
+    Error.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    Error.INVALID_REQUEST: "No coordinator looks after keys of this type, or this version cannot ask for it.",
+}
+"""What an answer of before v4 says beside its error code, also where there is none."""
+
+
+class KeyType(IntEnum):
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
+_TOPICS: Mapping[int, str] = {KeyType.GROUP: OFFSETS_TOPIC, KeyType.TRANSACTION: TRANSACTIONS_TOPIC}
+
+
+class Found(NamedTuple):
+    """A coordinator by the caller's own listener; the defaults say that there is none."""
+
+    error: Error
+    node_id: int = -1
+    host: str = ""
+    port: int = -1
+
+
+@handles(
+    ApiKey.FIND_COORDINATOR,
+    versions=(0, 6),
+    cuts=[Cut(("coordinator_keys",), ("coordinators",), first_version=FIRST_VERSION_WITH_MANY_KEYS)],
+    whole_bytes_max=SHORT_BYTES_MAX,
+)
+def find_coordinator(broker: Broker, request: m.FindCoordinatorRequest, caller: Caller) -> m.FindCoordinatorResponse:
+    if caller.api_version < FIRST_VERSION_WITH_MANY_KEYS:
+        found = find(broker, request.key_type, request.key, caller)
+        return m.FindCoordinatorResponse(
+            error_code=found.error,
+            error_message=_MESSAGES[found.error],
+            node_id=found.node_id,
+            host=found.host,
+            port=found.port,
+        )
+    return m.FindCoordinatorResponse(
+        coordinators=[
+            as_coordinator(key, find(broker, request.key_type, key, caller)) for key in request.coordinator_keys
+        ]
+    )
+
+
+def as_coordinator(key: str, found: Found) -> m.FindCoordinatorResponse.Coordinator:
+    return m.FindCoordinatorResponse.Coordinator(
+        key=key, error_code=found.error, node_id=found.node_id, host=found.host, port=found.port
+    )
+
+
+def find(broker: Broker, key_type: int, key: str, caller: Caller) -> Found:
+    topic_name = _TOPICS.get(key_type)
+    if topic_name is not None:
+        return find_leader(broker, topic_name, key, caller.listener.name)
+    can_be_asked_for = caller.api_version >= FIRST_VERSION_WITH_SHARE_KEYS
+    if key_type == KeyType.SHARE and can_be_asked_for and is_share_key(key):
+        return Found(Error.COORDINATOR_NOT_AVAILABLE)
+    return Found(Error.INVALID_REQUEST)
+
+
+def find_leader(broker: Broker, topic_name: str, key: str, listener_name: str) -> Found:
+    """The leader of the partition to which the key belongs."""
+    topic = broker.image.topics.get(topic_name)
+    if topic is None:
+        broker.api.topic_creations.start([topic_name])
+        return Found(Error.COORDINATOR_NOT_AVAILABLE)
+    partition = topic.partitions[partition_of(key, len(topic.partitions))]
+    leader = broker.image.brokers.get(partition.leader)
+    endpoint = None if leader is None or leader.fenced else leader.endpoint(listener_name)
+    if leader is None or endpoint is None:
+        return Found(Error.COORDINATOR_NOT_AVAILABLE)
+    return Found(Error.NONE, leader.id, endpoint.host, endpoint.port)
+
+
+def is_share_key(key: str) -> bool:
+    """A share partition is named `group:topic id:partition`."""
+    parts = key.split(":")
+    return len(parts) == 3 and all(parts) and parts[2].isascii() and parts[2].isdigit()

@@ -1,0 +1,160 @@
+"""OffsetCommit: how far a group has read, as one of its members says, or somebody in its name.
+
+Offsets of topics and partitions that do not exist are refused here; what the group says to the others is in
+`groups/shard`. A consumer that commits the same partitions as before is known by its bytes (`standing_commits`).
+
+v2 to v4 may say how long the offset is kept · v6 has the leader epoch · v7 knows static members · v8 is flexible ·
+v9 may come from a member of the newer kind · v10 names topics by id
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from barnabas.broker.api.groups.standing_commits import COMMIT_BY_ID, StandingCommit
+from barnabas.broker.api.registry import handles_frames
+from barnabas.net.dispatch import reply_with
+from barnabas.net.large_requests import Cut
+from barnabas.net.pending import Pending, answered
+from barnabas.protocol import codec
+from barnabas.protocol import messages as m
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.errors import Error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+    from typing import TypeAlias
+
+    from barnabas.broker.broker import Broker
+    from barnabas.coordination.effects import Effects, ReplyTo
+    from barnabas.groups.group_shard import GroupShard
+    from barnabas.metadata.image import TopicImage, TopicsImage
+    from barnabas.net.connection import Connection
+    from barnabas.net.dispatch import Caller
+
+    CommitTopic: TypeAlias = m.OffsetCommitRequest.OffsetCommitRequestTopic
+    CommitTopicAnswer: TypeAlias = m.OffsetCommitResponse.OffsetCommitResponseTopic
+
+WHOLE_BYTES_MAX = 16 * 1024
+"""Commits of some hundred partitions, which consumers repeat all day long, are handled in one go."""
+
+
+def commit_decoded(broker: Broker, request: m.OffsetCommitRequest, caller: Caller) -> Pending[Any]:
+    return commit(broker, request, caller.api_version)
+
+
+@handles_frames(
+    ApiKey.OFFSET_COMMIT,
+    versions=(2, 10),
+    large=commit_decoded,
+    cuts=[Cut(("topics", "partitions"), ("topics", "partitions"))],
+    whole_bytes_max=WHOLE_BYTES_MAX,
+)
+def offset_commit(broker: Broker, connection: Connection, version: int, frame: memoryview, body_at: int) -> None:
+    body = frame[body_at:]
+    topics = broker.image.topics
+    last = connection.last_commit
+    if isinstance(last, StandingCommit) and last.is_repeated_by(body, version, topics):
+        answer = begin_commit(broker, last.request, version, last.finish)
+    else:
+        request, _ = codec.decode_prefix(m.OffsetCommitRequest, body, version)
+        answer = commit(broker, request, version)
+        connection.last_commit = StandingCommit.of(request, body, version, topics)
+    reply_with(connection, ApiKey.OFFSET_COMMIT, version, answer)
+
+
+def commit(broker: Broker, request: m.OffsetCommitRequest, version: int) -> Pending[Any]:
+    """Commits what exists, and leaves only that in the request."""
+    refused, request.topics = split_commit(broker.image.topics, request, version)
+    return begin_commit(broker, request, version, partial(beside_refused, refused) if refused else None)
+
+
+def begin_commit(
+    broker: Broker,
+    request: m.OffsetCommitRequest,
+    version: int,
+    finish: Callable[[m.OffsetCommitResponse], Any] | None = None,
+) -> Pending[Any]:
+    """Commits offsets of partitions that exist. `finish` puts the last touch to the answer."""
+    if not request.topics:
+        nothing = m.OffsetCommitResponse()
+        return answered(nothing if finish is None else finish(nothing))
+
+    def step(shard: GroupShard, reply_to: ReplyTo, now_ms: int) -> Effects:
+        return shard.commit_offsets(request, version, reply_to, now_ms)
+
+    def refuse(error: Error) -> m.OffsetCommitResponse:
+        return m.OffsetCommitResponse(topics=[refuse_commit(topic, error) for topic in request.topics])
+
+    answer: Pending[Any] = Pending(refuse, finish)
+    broker.groups.begin_step(request.group_id, step, answer)
+    return answer
+
+
+def beside_refused(refused: list[CommitTopicAnswer], response: m.OffsetCommitResponse) -> m.OffsetCommitResponse:
+    response.topics = merge_answers(refused, response.topics, attrgetter("name", "topic_id"))
+    return response
+
+
+def split_commit(
+    topics: TopicsImage, request: m.OffsetCommitRequest, version: int
+) -> tuple[list[CommitTopicAnswer], list[CommitTopic]]:
+    """The answers for what does not exist, and what does, each topic with its name and its id."""
+    refused: list[CommitTopicAnswer] = []
+    known: list[CommitTopic] = []
+    for asked in request.topics:
+        topic = topics.by_id(asked.topic_id) if version >= COMMIT_BY_ID else topics.get(asked.name)
+        if topic is None:
+            error = Error.UNKNOWN_TOPIC_ID if version >= COMMIT_BY_ID else Error.UNKNOWN_TOPIC_OR_PARTITION
+            refused.append(refuse_commit(asked, error))
+            continue
+        asked.name, asked.topic_id = topic.name, topic.topic_id
+        count = len(topic.partitions)
+        missing = [each for each in asked.partitions if not 0 <= each.partition_index < count]
+        if missing:
+            asked.partitions = [each for each in asked.partitions if has_partition(topic, each.partition_index)]
+            not_there = m.OffsetCommitRequest.OffsetCommitRequestTopic(
+                name=topic.name, topic_id=topic.topic_id, partitions=missing
+            )
+            refused.append(refuse_commit(not_there, Error.UNKNOWN_TOPIC_OR_PARTITION))
+        if asked.partitions:
+            known.append(asked)
+    return refused, known
+
+
+def has_partition(topic: TopicImage | None, index: int) -> bool:
+    return topic is not None and 0 <= index < len(topic.partitions)
+
+
+def refuse_commit(topic: CommitTopic, error: Error) -> CommitTopicAnswer:
+    return m.OffsetCommitResponse.OffsetCommitResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            m.OffsetCommitResponse.OffsetCommitResponsePartition(
+                partition_index=partition.partition_index, error_code=error
+            )
+            for partition in topic.partitions
+        ],
+    )
+
+
+class TopicAnswer(Protocol):
+    """A topic of the answer to a commit, be it in a transaction or not."""
+
+    partitions: list[Any]
+
+
+A = TypeVar("A", bound=TopicAnswer)
+
+
+def merge_answers(first: list[A], second: list[A], topic_of: Callable[[A], Hashable]) -> list[A]:
+    """One entry for each topic, in the order in which they first come."""
+    by_topic = {topic_of(answer): answer for answer in first}
+    for answer in second:
+        before = by_topic.setdefault(topic_of(answer), answer)
+        if before is not answer:
+            before.partitions = [*before.partitions, *answer.partitions]
+    return list(by_topic.values())

@@ -1,0 +1,381 @@
+"""Produce: a batch for each of some partitions, appended as it came.
+
+A batch is never opened: the log looks at its header. The acknowledgement leaves at once, or, where a topic asks for
+`flush.messages`, when a thread has synced the log, or, with acks=all, when every in-sync replica has the batch.
+
+v3 is the first with magic 2 · v5 answers the log start offset · v7 allows zstd · v8 carries error messages · v9 is
+flexible · v10 hints at the current leader · v11 knows TRANSACTION_ABORTABLE · v12 adds partitions to transactions ·
+v13 names topics by id
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from struct import error as StructError  # noqa: N812 (an exception class in all but name)
+from typing import TYPE_CHECKING
+
+from barnabas.broker.api.produce.produce_lanes import NO_TAGS, Lane, find_lane_end
+from barnabas.broker.api.produce.produce_transactions import (
+    LOW_ATTRIBUTES_AT,
+    TRANSACTIONAL_BIT,
+    Transactional,
+    begin,
+    is_open,
+    is_transactional,
+)
+from barnabas.broker.api.produce.produce_wire import (
+    FIRST_FLEXIBLE_VERSION,
+    FIRST_VERSION_WITH_TOPIC_IDS,
+    Answers,
+    AnswerWriter,
+    PartitionAnswer,
+    ProduceRequest,
+    encode_answer,
+    parse_classic,
+    parse_flexible,
+)
+from barnabas.broker.api.registry import handles_frames
+from barnabas.metadata.topic_names import INTERNAL_TOPICS
+from barnabas.net.connection import Slot
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.batch import HEADER_SIZE
+from barnabas.protocol.codec import DecodeError
+from barnabas.protocol.compression import Codec
+from barnabas.protocol.errors import Error, KafkaError
+from barnabas.protocol.varint import read_uvarint
+from barnabas.replication.hosted import ACKS_ALL, HostedPartition
+
+if TYPE_CHECKING:
+    from barnabas.broker.broker import Broker
+    from barnabas.log.partition_log import PartitionLog
+    from barnabas.net.connection import Connection
+
+logger = logging.getLogger("barnabas.produce")
+
+FIRST_VERSION_WITH_ZSTD = 7
+NEVER_FLUSH = (1 << 63) - 1
+CLIENT_ID_POSITION = 8
+ADMIN_CLIENT_ID = b"\0\x0e__admin_client"
+"""With its length before it. Kafka's tools call themselves so where they mean to write to an internal topic."""
+
+_CODEC_MASK = 0x07
+
+
+@handles_frames(ApiKey.PRODUCE, versions=(3, 13))
+def produce(broker: Broker, connection: Connection, version: int, frame: memoryview, body: int) -> None:
+    lane_end = find_lane_end(frame, body, version)
+    if lane_end:
+        lane = broker.api.lanes.get(broker, frame, body, lane_end, version)
+        if lane is not None and produce_in_lane(lane, connection, version, frame, lane_end):
+            return
+    request = parse_request(frame, body, version)
+    if version >= FIRST_FLEXIBLE_VERSION and produce_at_once(broker, connection, version, request):
+        return
+    is_admin = frame[CLIENT_ID_POSITION : CLIENT_ID_POSITION + len(ADMIN_CLIENT_ID)] == ADMIN_CLIENT_ID
+    writing = Writing(broker, connection, version, request, may_write_internal=is_admin)
+    try:
+        transactional = begin(broker, request, version, writing.find_writable)
+    except KafkaError as error:
+        writing.conclude(refuse_all(request, error))
+        return
+    if transactional is not None and transactional.unverified:
+        writing.request = parse_request(connection.hold(frame), body, version)
+        UnverifiedProduce(writing, transactional).start()
+    else:
+        writing.conclude(writing.append_all(transactional))
+
+
+def parse_request(frame: memoryview, body: int, version: int) -> ProduceRequest:
+    parse = parse_flexible if version >= FIRST_FLEXIBLE_VERSION else parse_classic
+    try:
+        return parse(frame, body, version)
+    except (StructError, IndexError) as error:
+        raise DecodeError(f"PRODUCE v{version} breaks off: {error}") from error
+
+
+def produce_in_lane(lane: Lane, connection: Connection, version: int, frame: memoryview, lane_end: int) -> bool:
+    """The short way for what nearly every request is: one batch, for a partition that was written to before, which
+    can be acknowledged at once. False when it is not that, with nothing done."""
+    hosted = lane.hosted
+    length, position = read_uvarint(frame, lane_end)
+    batch_end = position + length - 1
+    if hosted.log.config.flush_messages != NEVER_FLUSH or len(hosted.state.isr) != 1 or frame[batch_end:] != NO_TAGS:
+        return False
+    batch = frame[position:batch_end]
+    if is_transactional(batch) and (not lane.has_transactional_id or not is_open(hosted, batch)):
+        return False
+    try:
+        appended = hosted.append(batch, lane.acks)
+    except KafkaError as error:
+        answers: Answers = [(lane.topic, [refused(lane.index, error)])]
+        connection.reply_bytes(encode_answer(version, connection.correlation_id, answers))
+        return True
+    connection.reply_bytes(lane.encode(connection.correlation_id, appended))
+    return True
+
+
+def produce_at_once(broker: Broker, connection: Connection, version: int, request: ProduceRequest) -> bool:
+    """The short way for requests of several batches, as the Java client gathers them: none of them transactional,
+    each for a partition that can acknowledge it at once. False when it is not that, with nothing done."""
+    acks = request.acks
+    if acks != 1 and acks != ACKS_ALL:
+        return False
+    hosted_by = (
+        broker.replicas.hosted_by_id if version >= FIRST_VERSION_WITH_TOPIC_IDS else broker.replicas.hosted_by_name
+    )
+    found = []
+    for topic, batches in request.topics:
+        hosted_here = hosted_by(topic)
+        for index, batch in batches:
+            hosted = hosted_here.get(index)
+            if (
+                hosted is None
+                or hosted.topic in INTERNAL_TOPICS
+                or hosted.log.config.flush_messages != NEVER_FLUSH
+                or len(hosted.state.isr) != 1
+                or len(batch) < HEADER_SIZE
+                or batch[LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT
+            ):
+                return False
+            found.append(hosted)
+    targets = iter(found)
+    answer = AnswerWriter(version, len(request.topics))
+    for topic, batches in request.topics:
+        answer.begin_topic(topic, len(batches))
+        for (index, batch), hosted in zip(batches, targets, strict=False):
+            try:
+                answer.add_appended(index, hosted.append(batch, acks))
+            except KafkaError as error:
+                answer.add(refused(index, error))
+        answer.end_topic()
+    connection.reply_bytes(answer.finish(connection.correlation_id))
+    return True
+
+
+class Writing:
+    """One request on its way into the logs, and to its answer."""
+
+    __slots__ = ("_may_write_internal", "broker", "connection", "correlation_id", "request", "version")
+
+    def __init__(
+        self,
+        broker: Broker,
+        connection: Connection,
+        version: int,
+        request: ProduceRequest,
+        *,
+        may_write_internal: bool,
+    ) -> None:
+        self.broker = broker
+        self.connection = connection
+        self.correlation_id = connection.correlation_id
+        self.version = version
+        self.request = request
+        self._may_write_internal = may_write_internal
+
+    def append_all(self, transactional: Transactional | None) -> Answers:
+        """Appends each partition's batch; what is wrong with one becomes its answer."""
+        return [
+            (topic, [self._append(topic, index, batch, transactional) for index, batch in batches])
+            for topic, batches in self.request.topics
+        ]
+
+    def _append(
+        self, topic: bytes, index: int, batch: memoryview, transactional: Transactional | None
+    ) -> PartitionAnswer:
+        answer = PartitionAnswer(index)
+        verification = None
+        try:
+            if transactional is not None:
+                if (topic, index) in transactional.errors:
+                    raise transactional.errors[topic, index]
+                verification = transactional.verifications.get((topic, index))
+            hosted = self.find_writable(topic, index)
+            check_codec(batch, self.version)
+            appended = hosted.append(batch, self.request.acks, verification)
+        except KafkaError as error:
+            answer.error = error.error
+            answer.message = error.message
+            return answer
+        answer.base_offset, answer.last_offset, answer.log_append_time, answer.log_start, _ = appended
+        answer.leader_epoch = hosted.state.leader_epoch
+        answer.hosted = hosted
+        return answer
+
+    def find_writable(self, topic: bytes, index: int) -> HostedPartition:
+        """The partition, if a request like this one may write to it at all."""
+        hosted = find_partition(self.broker, topic, index, self.version)
+        if not ACKS_ALL <= self.request.acks <= 1:
+            raise KafkaError(Error.INVALID_REQUIRED_ACKS, f"acks={self.request.acks} is none of 0, 1, -1")
+        if hosted.topic in INTERNAL_TOPICS and not self._may_write_internal:
+            raise KafkaError(Error.INVALID_TOPIC_EXCEPTION, f"{hosted.topic} is written by its coordinators alone")
+        return hosted
+
+    def conclude(self, answers: Answers, slot: Slot | None = None) -> None:
+        """Acknowledges what was appended, now or when it may be: in `slot`, if the answer has its place already."""
+        acks = self.request.acks
+        written = [a.hosted for _, partitions in answers for a in partitions if a.hosted is not None]
+        to_flush = [hosted.log for hosted in written if hosted.must_flush()]
+        if acks == 0:
+            close_on_error(self.connection, answers)
+            for log in to_flush:
+                self.broker.flusher.flush_soon(log)
+            if slot is not None:
+                slot.fill([])
+        elif (acks == ACKS_ALL and not settle_all(answers)) or to_flush:
+            delayed = DelayedProduce(self, answers)
+            if slot is not None:
+                slot.fill([])
+            delayed.wait_for(to_flush)
+        else:
+            encoded = encode_answer(self.version, self.correlation_id, answers)
+            if slot is None:
+                self.connection.reply_bytes(encoded)
+            else:
+                slot.fill([encoded])
+
+
+def find_partition(broker: Broker, topic: bytes, index: int, version: int) -> HostedPartition:
+    if version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        return broker.replicas.find_by_id(topic, index)
+    return broker.replicas.find_by_name(topic, index)
+
+
+def check_codec(batch: memoryview, version: int) -> None:
+    """What depends on the request around the batch; the log checks the batch itself."""
+    if (
+        version < FIRST_VERSION_WITH_ZSTD
+        and len(batch) > LOW_ATTRIBUTES_AT
+        and batch[LOW_ATTRIBUTES_AT] & _CODEC_MASK == Codec.ZSTD
+    ):
+        raise KafkaError(
+            Error.UNSUPPORTED_COMPRESSION_TYPE,
+            f"zstd needs Produce v{FIRST_VERSION_WITH_ZSTD} or newer, this is v{version}",
+        )
+
+
+def refuse_all(request: ProduceRequest, error: KafkaError) -> Answers:
+    return [(topic, [refused(index, error) for index, _ in batches]) for topic, batches in request.topics]
+
+
+def refused(index: int, error: KafkaError) -> PartitionAnswer:
+    answer = PartitionAnswer(index)
+    answer.error, answer.message = error.error, error.message
+    return answer
+
+
+def close_on_error(connection: Connection, answers: Answers) -> None:
+    """With acks=0 a closed connection is the only way to tell that something went wrong."""
+    for _, partitions in answers:
+        for answer in partitions:
+            if answer.error:
+                connection.refuse(
+                    f"an acks=0 batch for partition {answer.index} failed with {Error(answer.error).name}: "
+                    f"{answer.message}"
+                )
+                return
+
+
+def settle_all(answers: Answers) -> bool:
+    """Whether it is known of every batch what became of it; each is asked, so that none waits for what is known."""
+    is_settled = True
+    for _, partitions in answers:
+        for answer in partitions:
+            is_settled &= answer.settle()
+    return is_settled
+
+
+class UnverifiedProduce(Slot):
+    """A request that begins a transaction in a partition, while the coordinator is asked. It holds its connection, so
+    that later requests wait behind it, and a producer's batches stay in their order."""
+
+    __slots__ = ("_task", "_transactional", "_writing")
+
+    def __init__(self, writing: Writing, transactional: Transactional) -> None:
+        super().__init__(writing.connection)
+        self._writing = writing
+        self._transactional = transactional
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self.connection.line_up(self)
+        asking = self._transactional.ask_coordinator(self._writing.broker, self._writing.version)
+        self._task = asyncio.ensure_future(asking)
+        self._task.add_done_callback(self._asked)
+
+    def _asked(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        if task.cancelled() or (task.exception() is None and self.connection.is_closed):
+            return
+        try:
+            task.result()
+            self._writing.conclude(self._writing.append_all(self._transactional), self)
+        except Exception:
+            logger.exception("%s: a request that begins a transaction failed in the node", self.connection)
+            self.fail()
+        else:
+            self.connection.let_go()
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+
+class DelayedProduce(Slot):
+    """A write that is not acknowledged yet: it waits for the disk, or with acks=all for the in-sync replicas.
+
+    It keeps what it needs of its request, and not the request: that is as large as the batches in it.
+    """
+
+    __slots__ = ("_acks", "_answers", "_broker", "_correlation_id", "_timeout_ms", "_version")
+
+    def __init__(self, writing: Writing, answers: Answers) -> None:
+        super().__init__(writing.connection)
+        self._broker = writing.broker
+        self._version = writing.version
+        self._correlation_id = writing.correlation_id
+        self._acks = writing.request.acks
+        self._timeout_ms = writing.request.timeout_ms
+        self._answers = answers
+        writing.connection.line_up(self)
+
+    def wait_for(self, to_flush: list[PartitionLog]) -> None:
+        if to_flush:
+            flushed = asyncio.gather(*map(self._broker.flusher.flush, to_flush))
+            flushed.add_done_callback(self.flushed)
+        else:
+            self.wait_for_replicas()
+
+    def flushed(self, done: asyncio.Future[list[None]]) -> None:
+        """The logs are synced, or could not be: then nothing in this request is acknowledged."""
+        error = done.exception()
+        if error is not None:
+            for _, partitions in self._answers:
+                for answer in partitions:
+                    answer.error, answer.message = Error.KAFKA_STORAGE_ERROR, str(error)
+            self._reply()
+        elif self._acks == ACKS_ALL and not settle_all(self._answers) and not self.connection.is_closed:
+            self.wait_for_replicas()
+        else:
+            self._reply()
+
+    def wait_for_replicas(self) -> None:
+        watched = [a.hosted.watchers for _, partitions in self._answers for a in partitions if a.hosted is not None]
+        self._broker.purgatory.park(self, self._timeout_ms, watched)
+
+    def is_ready(self) -> bool:
+        return settle_all(self._answers)
+
+    def complete(self) -> None:
+        for _, partitions in self._answers:
+            for answer in partitions:
+                if not answer.settle():
+                    answer.error = Error.REQUEST_TIMED_OUT
+        self._reply()
+
+    def cancel(self) -> None:
+        self._broker.purgatory.cancel(self)
+
+    def _reply(self) -> None:
+        self.fill([encode_answer(self._version, self._correlation_id, self._answers)])

@@ -1,0 +1,136 @@
+"""What a Produce request of a transaction needs before its batches are appended: the word of the coordinator.
+
+A batch goes into a partition at once while its transaction is open there. The first one does not: the coordinator must
+know that the partition belongs to the transaction, or the partition would wait forever for an end marker. Clients of
+transactions v1 have told it before, and it is only asked; with v2 (Produce v12) the partition joins by this. Meanwhile
+the partition keeps a `Verification`, which the end of the transaction takes away.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.log.producers.producer_state import NOT_NEEDED
+from barnabas.protocol.batch import HEADER_SIZE, MAGIC, MAGIC_AT
+from barnabas.protocol.errors import Error, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.broker.api.produce.produce_wire import ProduceRequest
+    from barnabas.broker.broker import Broker
+    from barnabas.log.producers.producer_state import Verification
+    from barnabas.replication.hosted import HostedPartition
+
+    PartitionKey = tuple[bytes, int]
+    """A partition as the request names it: topic name or id, and index."""
+
+FIRST_VERSION_WITH_ABORTABLE = 11
+FIRST_VERSION_THAT_ADDS = 12
+
+LOW_ATTRIBUTES_AT = 22
+TRANSACTIONAL_BIT = 0x10
+
+_PRODUCER_AT = 43
+_PRODUCER = Struct(">qhi")
+"""Id, epoch, base sequence."""
+
+_UNAVAILABLE = (
+    Error.NETWORK_EXCEPTION,
+    Error.COORDINATOR_LOAD_IN_PROGRESS,
+    Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_COORDINATOR,
+)
+
+
+class Transactional(NamedTuple):
+    """What is known of the transactional batches of a request. The dicts grow on the way."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    adds: bool
+    verifications: dict[PartitionKey, Verification]
+    """What the first batch in each partition is appended with."""
+    unverified: dict[PartitionKey, tuple[str, int]]
+    """The partitions that the coordinator is to be asked about, with their topic's name."""
+    errors: dict[PartitionKey, KafkaError]
+    """Why batches are not appended."""
+
+    async def ask_coordinator(self, broker: Broker, version: int) -> None:
+        partitions = list(self.unverified.values())
+        answers = await broker.transactions.check_partitions(
+            self.transactional_id, self.producer_id, self.epoch, partitions, adds=self.adds
+        )
+        for key, partition in self.unverified.items():
+            if answers[partition] is not Error.NONE:
+                self.errors[key] = for_version(answers[partition], version)
+
+
+def is_transactional(batch: memoryview) -> bool:
+    """Batches of an old magic are none, nor are pieces of one: the log refuses them, whatever they look like."""
+    return len(batch) >= HEADER_SIZE and bool(batch[LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT) and batch[MAGIC_AT] == MAGIC
+
+
+def is_open(hosted: HostedPartition, batch: memoryview) -> bool:
+    """Whether the transaction of a transactional batch is open in the partition."""
+    producer_id, epoch, _ = _PRODUCER.unpack_from(batch, _PRODUCER_AT)
+    return hosted.log.has_open_txn(producer_id, epoch)
+
+
+def begin(
+    broker: Broker, request: ProduceRequest, version: int, find: Callable[[bytes, int], HostedPartition]
+) -> Transactional | None:
+    """Prepares the partitions for the transactional batches of a request; None if it has no such batch. Raises
+    KafkaError if nothing of the request may be appended."""
+    batches = [
+        ((topic, index), batch)
+        for topic, partitions in request.topics
+        for index, batch in partitions
+        if is_transactional(batch)
+    ]
+    if not batches:
+        return None
+    if request.transactional_id is None:
+        raise KafkaError(
+            Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch came without a transactional id"
+        )
+    producers = {key: _PRODUCER.unpack_from(batch, _PRODUCER_AT) for key, batch in batches}
+    known = {(producer_id, epoch) for producer_id, epoch, _ in producers.values() if producer_id >= 0}
+    if not known:
+        return None
+    if len(known) > 1:
+        raise KafkaError(
+            Error.INVALID_PRODUCER_ID_MAPPING, f"one request has transactional batches of the producers {sorted(known)}"
+        )
+    ((producer_id, epoch),) = known
+    adds = version >= FIRST_VERSION_THAT_ADDS
+    found = Transactional(request.transactional_id, producer_id, epoch, adds, {}, {}, {})
+    if not adds and not broker.config.transaction_partition_verification_enable:
+        found.verifications.update(dict.fromkeys(producers, NOT_NEEDED))
+        return found
+    for key, (_, _, sequence) in producers.items():
+        try:
+            hosted = find(*key)
+            verification = hosted.begin_verification(producer_id, epoch, sequence, adds_partition=adds)
+        except KafkaError as error:
+            found.errors[key] = error
+            continue
+        if verification is not None:
+            found.verifications[key] = verification
+            found.unverified[key] = hosted.topic, hosted.index
+    return found
+
+
+def for_version(error: Error, version: int) -> KafkaError:
+    """What a producer of this version understands."""
+    is_to_be_repeated = error in _UNAVAILABLE or (
+        error is Error.CONCURRENT_TRANSACTIONS and version < FIRST_VERSION_THAT_ADDS
+    )
+    if is_to_be_repeated:
+        # Producers send again after this one, without a look at the metadata.
+        return KafkaError(Error.NOT_ENOUGH_REPLICAS, f"the transaction cannot be verified yet: {error.name}")
+    if error is Error.TRANSACTION_ABORTABLE and version < FIRST_VERSION_WITH_ABORTABLE:
+        error = Error.INVALID_TXN_STATE
+    return KafkaError(error, "the partition is not in an open transaction of this producer")

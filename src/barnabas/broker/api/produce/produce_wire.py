@@ -1,0 +1,262 @@
+"""The bytes of Produce requests and answers, read and written by hand: this is the hottest message of all.
+
+A request: transactional id, acks, timeout, then per topic a name (or, from v13, an id) and per partition an index and
+the bytes of its batch. From v9 lengths are unsigned varints and each level ends with tags.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.codec import DecodeError
+from barnabas.protocol.errors import Error
+from barnabas.protocol.varint import read_uvarint, write_uvarint
+
+if TYPE_CHECKING:
+    from barnabas.log.append_batches import Appended
+    from barnabas.replication.hosted import HostedPartition
+
+FIRST_VERSION_WITH_LOG_START = 5
+FIRST_VERSION_WITH_MESSAGES = 8
+FIRST_FLEXIBLE_VERSION = 9
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+
+_I16 = Struct(">h")
+_I32 = Struct(">i")
+_ACKS_TIMEOUT = Struct(">hi")
+_INDEX_AND_LENGTH = Struct(">ii")
+_ANSWER_V3 = Struct(">ihqq")
+_ANSWER_V5 = Struct(">ihqqq")
+_FRAME = Struct(">ii")
+NO_ERRORS = b"\x01\0\0"
+"""No record errors, no message, no tags."""
+
+TopicBatches = tuple[bytes, list[tuple[int, memoryview]]]
+
+
+class ProduceRequest:
+    __slots__ = ("acks", "timeout_ms", "topics", "transactional_id")
+
+    def __init__(self, acks: int, timeout_ms: int, transactional_id: str | None, topics: list[TopicBatches]) -> None:
+        self.acks = acks
+        self.timeout_ms = timeout_ms
+        self.transactional_id = transactional_id
+        self.topics = topics
+
+
+class PartitionAnswer:
+    """One partition's part of the answer, and what its acknowledgement waits for."""
+
+    __slots__ = (
+        "_is_settled",
+        "base_offset",
+        "error",
+        "hosted",
+        "index",
+        "last_offset",
+        "leader_epoch",
+        "log_append_time",
+        "log_start",
+        "message",
+    )
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.error: int = Error.NONE
+        self.message: str | None = None
+        self.base_offset = -1
+        self.log_append_time = -1
+        self.log_start = -1
+        self.last_offset = -1
+        self.leader_epoch = -1
+        """In which the batch was appended."""
+        self.hosted: HostedPartition | None = None
+        self._is_settled = False
+
+    def settle(self) -> bool:
+        """Whether it is known what became of the batch: all in-sync replicas have it, or the answer has an error."""
+        if self.hosted is None or self._is_settled:
+            return True
+        outcome = self.hosted.outcome(self.last_offset + 1, self.leader_epoch)
+        if outcome is None:
+            return False
+        self.error = outcome
+        self._is_settled = True
+        return True
+
+
+Answers = list[tuple[bytes, list[PartitionAnswer]]]
+
+
+def parse_classic(frame: memoryview, position: int, version: int) -> ProduceRequest:  # noqa: ARG001
+    end = len(frame)
+    size = _I16.unpack_from(frame, position)[0]
+    position += 2
+    transactional_id = None
+    if size >= 0:
+        transactional_id = str(frame[position : position + size], "utf-8", "replace")
+        position += size
+    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
+    topic_count = _I32.unpack_from(frame, position + 6)[0]
+    position += 10
+    topics: list[TopicBatches] = []
+    for _ in range(topic_count):
+        name_size = _I16.unpack_from(frame, position)[0]
+        position += 2
+        if name_size < 0:
+            raise DecodeError("a topic name is null")
+        name = bytes(frame[position : position + name_size])
+        position += name_size
+        partition_count = _I32.unpack_from(frame, position)[0]
+        position += 4
+        batches: list[tuple[int, memoryview]] = []
+        for _ in range(partition_count):
+            index, length = _INDEX_AND_LENGTH.unpack_from(frame, position)
+            position += 8
+            length = max(length, 0)
+            if position + length > end:
+                raise DecodeError(f"records of {length} bytes reach past the end of the request")
+            batches.append((index, frame[position : position + length]))
+            position += length
+        topics.append((name, batches))
+    return ProduceRequest(acks, timeout_ms, transactional_id, topics)
+
+
+def parse_flexible(frame: memoryview, position: int, version: int) -> ProduceRequest:
+    """Lengths are nearly always below 128, one byte: those are read in place."""
+    end = len(frame)
+    transactional_id = None
+    size, position = read_uvarint(frame, position)
+    if size:
+        transactional_id = str(frame[position : position + size - 1], "utf-8", "replace")
+        position += size - 1
+    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
+    topic_count, position = read_uvarint(frame, position + 6)
+    topics: list[TopicBatches] = []
+    for _ in range(topic_count - 1):
+        if version >= FIRST_VERSION_WITH_TOPIC_IDS:
+            name_end = position + 16
+        else:
+            name_size = frame[position]
+            position += 1
+            if name_size >= 0x80:
+                name_size, position = read_uvarint(frame, position - 1)
+            if name_size == 0:
+                raise DecodeError("a topic name is null")
+            name_end = position + name_size - 1
+        key = bytes(frame[position:name_end])
+        partition_count = frame[name_end]
+        position = name_end + 1
+        if partition_count >= 0x80:
+            partition_count, position = read_uvarint(frame, name_end)
+        batches: list[tuple[int, memoryview]] = []
+        for _ in range(partition_count - 1):
+            index = _I32.unpack_from(frame, position)[0]
+            length, position = read_uvarint(frame, position + 4)
+            batch_end = position + max(length - 1, 0)
+            if batch_end >= end:
+                raise DecodeError(f"records of {length - 1} bytes reach past the end of the request")
+            batches.append((index, frame[position:batch_end]))
+            position = batch_end + 1 if frame[batch_end] == 0 else skip_tags(frame, batch_end)
+        position = position + 1 if frame[position] == 0 else skip_tags(frame, position)
+        topics.append((key, batches))
+    skip_tags(frame, position)
+    return ProduceRequest(acks, timeout_ms, transactional_id, topics)
+
+
+def skip_tags(frame: memoryview, position: int) -> int:
+    count, position = read_uvarint(frame, position)
+    for _ in range(count):
+        _, position = read_uvarint(frame, position)
+        size, position = read_uvarint(frame, position)
+        position += size
+    return position
+
+
+# ── writing answers ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def encode_answer(version: int, correlation_id: int, answers: Answers) -> bytes:
+    out = bytearray(8)
+    if version >= FIRST_FLEXIBLE_VERSION:
+        write_flexible(out, version, answers)
+    else:
+        write_classic(out, version, answers)
+    _FRAME.pack_into(out, 0, len(out) - 4, correlation_id)
+    return bytes(out)
+
+
+def write_classic(out: bytearray, version: int, answers: Answers) -> None:
+    out += _I32.pack(len(answers))
+    for topic, partitions in answers:
+        out += _I16.pack(len(topic))
+        out += topic
+        out += _I32.pack(len(partitions))
+        for a in partitions:
+            if version < FIRST_VERSION_WITH_LOG_START:
+                out += _ANSWER_V3.pack(a.index, a.error, a.base_offset, a.log_append_time)
+                continue
+            out += _ANSWER_V5.pack(a.index, a.error, a.base_offset, a.log_append_time, a.log_start)
+            if version >= FIRST_VERSION_WITH_MESSAGES:
+                out += b"\0\0\0\0"
+                if a.message is None:
+                    out += b"\xff\xff"
+                else:
+                    text = a.message.encode()
+                    out += _I16.pack(len(text)) + text
+    out += b"\0\0\0\0"
+
+
+def write_flexible(out: bytearray, version: int, answers: Answers) -> None:
+    writer = AnswerWriter(version, len(answers))
+    for topic, partitions in answers:
+        writer.begin_topic(topic, len(partitions))
+        for answer in partitions:
+            writer.add(answer)
+        writer.end_topic()
+    out += writer.body()
+
+
+class AnswerWriter:
+    """An answer in a flexible version, written partition by partition as batches are appended."""
+
+    __slots__ = ("_out", "_version")
+
+    def __init__(self, version: int, topic_count: int) -> None:
+        self._version = version
+        self._out = bytearray(1)
+        write_uvarint(self._out, topic_count + 1)
+
+    def begin_topic(self, topic: bytes, partition_count: int) -> None:
+        if self._version < FIRST_VERSION_WITH_TOPIC_IDS:
+            write_uvarint(self._out, len(topic) + 1)
+        self._out += topic
+        write_uvarint(self._out, partition_count + 1)
+
+    def add_appended(self, index: int, appended: Appended) -> None:
+        base_offset, _, log_append_time_ms, log_start_offset, _ = appended
+        self._out += _ANSWER_V5.pack(index, 0, base_offset, log_append_time_ms, log_start_offset) + NO_ERRORS
+
+    def add(self, answer: PartitionAnswer) -> None:
+        out = self._out
+        out += _ANSWER_V5.pack(answer.index, answer.error, answer.base_offset, answer.log_append_time, answer.log_start)
+        if answer.message is None:
+            out += NO_ERRORS
+        else:
+            text = answer.message.encode()
+            out.append(1)
+            write_uvarint(out, len(text) + 1)
+            out += text
+            out.append(0)
+
+    def end_topic(self) -> None:
+        self._out.append(0)
+
+    def body(self) -> bytes:
+        """What follows the correlation id."""
+        return bytes(self._out) + b"\0\0\0\0\0"
+
+    def finish(self, correlation_id: int) -> bytes:
+        body = self.body()
+        return _FRAME.pack(4 + len(body), correlation_id) + body

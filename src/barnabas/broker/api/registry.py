@@ -1,0 +1,109 @@
+"""The APIs of the broker's listeners: handlers register themselves here with the versions they serve.
+
+`handles` is for functions over decoded requests; `handles_frames` for the hot ones that read and write bytes
+themselves. Importing a module of handlers registers them, and `register_all` imports every one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from barnabas.net.dispatch import Route
+from barnabas.net.large_requests import WHOLE_BYTES_MAX, in_pieces
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.net.large_requests import Cut, LargeHandler
+    from barnabas.protocol.api import ApiKey
+
+HANDLERS = (
+    "admin.configs",
+    "admin.describe_cluster",
+    "admin.metadata",
+    "admin.topic_partitions",
+    "admin.topics",
+    "api_versions",
+    "fetch.fetch",
+    "fetch.list_offsets",
+    "fetch.offset_for_leader_epoch",
+    "groups.classic_groups",
+    "groups.consumer_groups",
+    "groups.find_coordinator",
+    "groups.group_admin",
+    "groups.offset_commit",
+    "groups.offset_fetch",
+    "produce.produce",
+    "transactions.describe_producers",
+    "transactions.end_txn",
+    "transactions.init_producer_id",
+    "transactions.txn_admin",
+    "transactions.txn_offsets",
+    "transactions.txn_partitions",
+)
+ROUTES: dict[int, Route] = {}
+
+H = TypeVar("H", bound=Callable[..., Any])
+
+
+def handles(
+    api_key: ApiKey,
+    *,
+    versions: tuple[int, int],
+    cuts: Sequence[Cut] = (),
+    large_handler: LargeHandler = in_pieces,
+    whole_bytes_max: int = WHOLE_BYTES_MAX,
+    long_answer: str | None = None,
+) -> Callable[[H], H]:
+    """Registers a handler of decoded requests (`net.dispatch.Handler`). `cuts` say how a request of more than
+    `whole_bytes_max` is answered in pieces (`net.large_requests`); without them, a request of many elements is refused.
+    `long_answer` names the array by which the answer to a small request may be long.
+    """
+
+    def register(handler: H) -> H:
+        _add(
+            Route(
+                api_key,
+                versions,
+                handler,
+                cuts=cuts,
+                large_handler=large_handler,
+                whole_bytes_max=whole_bytes_max,
+                long_answer=long_answer,
+            )
+        )
+        return handler
+
+    return register
+
+
+def handles_frames(
+    api_key: ApiKey,
+    *,
+    versions: tuple[int, int],
+    large: Callable[..., Any] | None = None,
+    cuts: Sequence[Cut] = (),
+    whole_bytes_max: int = WHOLE_BYTES_MAX,
+) -> Callable[[H], H]:
+    """Registers a handler that reads the request's bytes and answers the connection itself (`FrameHandler`). Where a
+    large request would take it long, `large` is the handler of decoded requests, and of their pieces."""
+
+    def register(handler: H) -> H:
+        _add(Route(api_key, versions, large, handler, cuts=cuts, whole_bytes_max=whole_bytes_max))
+        return handler
+
+    return register
+
+
+def register_all() -> None:
+    """Makes every API of the broker's listeners known."""
+    package = __name__.rpartition(".")[0]
+    for module in HANDLERS:
+        import_module(f"{package}.{module}")
+
+
+def _add(route: Route) -> None:
+    assert route.api_key not in ROUTES, f"{route.api_key.name} has two handlers"
+    ROUTES[route.api_key] = route

@@ -1,0 +1,64 @@
+"""DescribeProducers: who has written to a partition, and whose transaction is open there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.broker.api.registry import handles
+from barnabas.metadata.topic_names import is_legal
+from barnabas.net.large_requests import Cut
+from barnabas.protocol import messages as m
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.errors import Error, KafkaError
+
+if TYPE_CHECKING:
+    from barnabas.broker.broker import Broker
+    from barnabas.log.producers.producer_state import ProducerEntry
+    from barnabas.net.dispatch import Caller
+
+
+@handles(
+    ApiKey.DESCRIBE_PRODUCERS,
+    versions=(0, 0),
+    cuts=[Cut(("topics", "partition_indexes"), ("topics", "partitions"))],
+)
+def describe_producers(
+    broker: Broker,
+    request: m.DescribeProducersRequest,
+    caller: Caller,  # noqa: ARG001 (every handler takes it)
+) -> m.DescribeProducersResponse:
+    return m.DescribeProducersResponse(
+        topics=[
+            m.DescribeProducersResponse.TopicResponse(
+                name=topic.name,
+                partitions=[answer_partition(broker, topic.name, index) for index in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def answer_partition(broker: Broker, topic: str, index: int) -> m.DescribeProducersResponse.PartitionResponse:
+    try:
+        if not is_legal(topic):
+            raise KafkaError(Error.INVALID_TOPIC_EXCEPTION, "no topic can have this name")
+        producers = broker.replicas.find_by_name(topic.encode(), index).log.active_producers
+    except KafkaError as refused:
+        return m.DescribeProducersResponse.PartitionResponse(
+            partition_index=index, error_code=refused.error, error_message=refused.message
+        )
+    return m.DescribeProducersResponse.PartitionResponse(
+        partition_index=index,
+        active_producers=[describe(producer_id, entry) for producer_id, entry in producers.items()],
+    )
+
+
+def describe(producer_id: int, entry: ProducerEntry) -> m.DescribeProducersResponse.ProducerState:
+    return m.DescribeProducersResponse.ProducerState(
+        producer_id=producer_id,
+        producer_epoch=entry.epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.last_timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=entry.txn_first_offset,
+    )

@@ -1,0 +1,146 @@
+"""DescribeTransactions, ListTransactions, and WriteTxnMarkers, by which tools end a transaction that hangs.
+
+DescribeTransactions may name ids of several partitions: each partition is asked for its own, and one that cannot answer
+fails its ids only. ListTransactions fails as a whole while one of the node's partitions is being loaded.
+
+ListTransactions: v1 filters by duration · v2 by a pattern of the transactional id
+WriteTxnMarkers: v2 says of which version the transaction is
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.broker.api.registry import handles
+from barnabas.broker.api.transactions.txn_partitions import check_partition_count
+from barnabas.log.append_batches import EndMarker
+from barnabas.net.large_requests import SHORT_BYTES_MAX, Cut
+from barnabas.protocol import messages as m
+from barnabas.protocol.api import ApiKey
+from barnabas.protocol.errors import Error, KafkaError
+from barnabas.transactions.transaction_views import Filters, unknown_states
+
+if TYPE_CHECKING:
+    import asyncio
+    from typing import TypeAlias
+
+    from barnabas.broker.broker import Broker
+    from barnabas.net.dispatch import Caller
+    from barnabas.transactions.transaction import TopicPartition
+
+    Described: TypeAlias = m.DescribeTransactionsResponse.TransactionState
+    WantedMarker: TypeAlias = m.WriteTxnMarkersRequest.WritableTxnMarker
+    Errors: TypeAlias = dict[TopicPartition, Error]
+
+
+# ── describe and list ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@handles(
+    ApiKey.DESCRIBE_TRANSACTIONS,
+    versions=(0, 0),
+    cuts=[Cut(("transactional_ids",), ("transaction_states",))],
+    whole_bytes_max=SHORT_BYTES_MAX,
+)
+async def describe_transactions(
+    broker: Broker,
+    request: m.DescribeTransactionsRequest,
+    caller: Caller,  # noqa: ARG001 (every handler takes it)
+) -> m.DescribeTransactionsResponse:
+    described = [await describe(broker, transactional_id) for transactional_id in request.transactional_ids]
+    return m.DescribeTransactionsResponse(transaction_states=described)
+
+
+async def describe(broker: Broker, transactional_id: str) -> Described:
+    if not transactional_id:
+        return m.DescribeTransactionsResponse.TransactionState(error_code=Error.INVALID_REQUEST)
+    try:
+        (described,) = await broker.transactions.read(
+            transactional_id, lambda shard: shard.describe_transactions([transactional_id])
+        )
+    except KafkaError as failed:
+        return m.DescribeTransactionsResponse.TransactionState(
+            error_code=failed.error, transactional_id=transactional_id
+        )
+    return described
+
+
+@handles(ApiKey.LIST_TRANSACTIONS, versions=(0, 2), long_answer="transaction_states")
+async def list_transactions(
+    broker: Broker,
+    request: m.ListTransactionsRequest,
+    caller: Caller,  # noqa: ARG001 (every handler takes it)
+) -> m.ListTransactionsResponse:
+    try:
+        filters = Filters.of(request)
+        now_ms = broker.transactions.now_ms()
+        listed = await broker.transactions.read_all(lambda shard: shard.list_transactions(filters, now_ms))
+    except KafkaError as failed:
+        return m.ListTransactionsResponse(error_code=failed.error)
+    return m.ListTransactionsResponse(
+        unknown_state_filters=unknown_states(request),
+        transaction_states=[each for transactions in listed for each in transactions],
+    )
+
+
+# ── markers ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@handles(ApiKey.WRITE_TXN_MARKERS, versions=(1, 2), cuts=[Cut(("markers",), ("markers",))])
+async def write_txn_markers(
+    broker: Broker,
+    request: m.WriteTxnMarkersRequest,
+    caller: Caller,  # noqa: ARG001 (every handler takes it)
+) -> m.WriteTxnMarkersResponse:
+    has_nobody = any(wanted.producer_id < 0 or wanted.producer_epoch < 0 for wanted in request.markers)
+    by_producer: dict[int, Errors] = {}
+    for wanted in request.markers:
+        # Nothing of a request is written if one of its markers is of no producer: a log can have no such batch.
+        errors = refuse_marker(wanted) if has_nobody else await write_marker(broker, wanted)
+        by_producer.setdefault(wanted.producer_id, {}).update(errors)
+    return m.WriteTxnMarkersResponse(
+        markers=[as_result(producer_id, errors) for producer_id, errors in by_producer.items()]
+    )
+
+
+async def write_marker(broker: Broker, wanted: WantedMarker) -> Errors:
+    marker = EndMarker(
+        producer_id=wanted.producer_id,
+        producer_epoch=wanted.producer_epoch,
+        coordinator_epoch=wanted.coordinator_epoch,
+        is_commit=wanted.transaction_result,
+        transaction_version=wanted.transaction_version,
+    )
+    done: asyncio.Future[Errors] = broker.loop.create_future()
+
+    def on_done(errors: Errors) -> None:
+        if not done.done():
+            done.set_result(errors)
+
+    broker.markers.write(marker, partitions_of(wanted), broker.config.request_timeout_ms, on_done)
+    return await done
+
+
+def refuse_marker(wanted: WantedMarker) -> Errors:
+    return dict.fromkeys(partitions_of(wanted), Error.UNKNOWN_SERVER_ERROR)
+
+
+def partitions_of(wanted: WantedMarker) -> list[TopicPartition]:
+    """Each once: a marker that is written twice says no more."""
+    check_partition_count(wanted.topics, lambda topic: topic.partition_indexes)
+    return list(dict.fromkeys((topic.name, index) for topic in wanted.topics for index in topic.partition_indexes))
+
+
+def as_result(producer_id: int, errors: Errors) -> m.WriteTxnMarkersResponse.WritableTxnMarkerResult:
+    response = m.WriteTxnMarkersResponse
+    topics: dict[str, list[m.WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult]] = {}
+    for (topic, index), error in errors.items():
+        result = response.WritableTxnMarkerPartitionResult(partition_index=index, error_code=error)
+        topics.setdefault(topic, []).append(result)
+    return response.WritableTxnMarkerResult(
+        producer_id=producer_id,
+        topics=[
+            response.WritableTxnMarkerTopicResult(name=topic, partitions=partitions)
+            for topic, partitions in topics.items()
+        ],
+    )

@@ -1,0 +1,139 @@
+"""The data folders as the cluster knows them: where partitions were put, and which folders have failed.
+
+Where a node has several folders, the controller leaves it to the broker where a new partition goes; the broker says so
+afterwards (AssignReplicasToDirs). When a folder fails, its partitions are offline and the controller hears of it by a
+heartbeat, so that they have no leader here any more. The rest of the node goes on, unless the folder is that of the
+metadata log, without which there is no cluster; it is also the last one that can be left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from barnabas.metadata import versions
+from barnabas.protocol import messages as m
+from barnabas.protocol.errors import Error
+
+if TYPE_CHECKING:
+    from barnabas.broker.broker import Broker
+    from barnabas.broker.lifecycle import BrokerLifecycle
+    from barnabas.log.folder.data_dir import DataDir
+    from barnabas.protocol.uuids import Uuid
+
+logger = logging.getLogger("barnabas.logs")
+
+ASSIGNMENTS_PER_REQUEST = 2250
+"""As many as Kafka puts into one."""
+RETRY_SECONDS = 1.0
+
+
+class FailedFolderError(Exception):
+    """A data folder has failed, and the node cannot go on without it."""
+
+
+class Directories:
+    """To be used on the broker's event loop."""
+
+    def __init__(self, broker: Broker, metadata_folder: str) -> None:
+        self._broker = broker
+        self._metadata_folder = metadata_folder
+        self._lifecycle: BrokerLifecycle | None = None
+        self._failed: list[Uuid] = []
+        self._assigning: asyncio.Task[None] | None = None
+        self._is_closed = False
+        broker.store.on_failed_dir = self._dir_failed
+
+    def registered(self, lifecycle: BrokerLifecycle) -> None:
+        """The cluster knows this broker: from now on it can be told something."""
+        self._lifecycle = lifecycle
+        for directory in self._failed:
+            lifecycle.directory_failed(directory)
+        self.say_where_partitions_are()
+
+    async def close(self) -> None:
+        self._is_closed = True
+        if self._assigning is not None:
+            self._assigning.cancel()
+            await asyncio.gather(self._assigning, return_exceptions=True)
+
+    # ── folders that fail ────────────────────────────────────────────────────────────────────────────────────
+
+    def metadata_log_failed(self, error: OSError) -> None:
+        """What the metadata log could not write or sync puts the data in the same folder in doubt too."""
+        for _, data_dir in self._broker.store.online:
+            if data_dir.path == self._metadata_folder:
+                self._broker.store.fail(data_dir, error)
+
+    def _dir_failed(self, data_dir: DataDir, error: OSError) -> None:
+        # Found out amid an append or a look at partitions: what follows changes them.
+        self._broker.loop.call_soon(self._take_offline, data_dir, error)
+
+    def _take_offline(self, data_dir: DataDir, error: OSError) -> None:
+        broker = self._broker
+        directory = broker.store.id_of(data_dir)
+        self._failed.append(directory)
+        count = broker.replicas.take_offline(data_dir, error)
+        logger.error("%s has failed and is offline with its %d partitions: %s", data_dir.path, count, error)
+        if data_dir.path == self._metadata_folder:
+            broker.fail(FailedFolderError(f"{data_dir.path}, the folder of the metadata log, has failed: {error}"))
+        elif self._lifecycle is not None:
+            self._lifecycle.directory_failed(directory)
+
+    # ── where partitions are ─────────────────────────────────────────────────────────────────────────────────
+
+    def say_where_partitions_are(self) -> None:
+        """Tells the controller of partitions that are elsewhere than it knows, if there are any."""
+        if not self._broker.replicas.misplaced or self._assigning is not None or self._is_closed:
+            return
+        # The image that is taking effect may be the first with features, and the one in effect have none yet.
+        version = self._broker.metadata.image.features.metadata_version
+        if self._lifecycle is not None and versions.supports_directories(version):
+            self._assigning = asyncio.ensure_future(self._assign())
+            self._assigning.add_done_callback(self._assigned)
+
+    def _assigned(self, task: asyncio.Task[None]) -> None:
+        self._assigning = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("the controller cannot be told where partitions are: %s", error, exc_info=error)
+
+    async def _assign(self) -> None:
+        replicas = self._broker.replicas
+        said: dict[tuple[Uuid, int], Uuid] = {}
+        while unsaid := dict(
+            islice((each for each in replicas.misplaced.items() if each not in said.items()), ASSIGNMENTS_PER_REQUEST)
+        ):
+            response: m.AssignReplicasToDirsResponse = await self._broker.channel.send(self._request(unsaid))
+            error = Error(response.error_code)
+            if error is Error.NONE:
+                # Where the controller refuses one, it knows better: the next image shows it.
+                said |= unsaid
+            else:
+                logger.warning("the controller was not told where %d partitions are: %s", len(unsaid), error.name)
+                await asyncio.sleep(RETRY_SECONDS)
+
+    def _request(self, places: dict[tuple[Uuid, int], Uuid]) -> m.AssignReplicasToDirsRequest:
+        assert self._lifecycle is not None, "nobody is told anything before the broker is registered"
+        request = m.AssignReplicasToDirsRequest
+        by_directory: dict[Uuid, dict[Uuid, list[int]]] = {}
+        for (topic_id, index), directory in places.items():
+            by_directory.setdefault(directory, {}).setdefault(topic_id, []).append(index)
+        return request(
+            broker_id=self._broker.node_id,
+            broker_epoch=self._lifecycle.epoch,
+            directories=[
+                request.DirectoryData(
+                    id=directory,
+                    topics=[
+                        request.TopicData(
+                            topic_id=topic_id,
+                            partitions=[request.PartitionData(partition_index=index) for index in indexes],
+                        )
+                        for topic_id, indexes in topics.items()
+                    ],
+                )
+                for directory, topics in by_directory.items()
+            ],
+        )

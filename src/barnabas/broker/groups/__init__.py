@@ -1,1 +1,0 @@
-"""The coordinator of groups, over the partitions of `__consumer_offsets`."""

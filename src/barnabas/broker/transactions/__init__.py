@@ -1,1 +1,0 @@
-"""The coordinator of transactions, over the partitions of `__transaction_state`."""

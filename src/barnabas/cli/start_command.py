@@ -1,0 +1,207 @@
+"""`barnabas start`: runs one node in the foreground, from the command line to a running server.
+
+Standard output has one line, the addresses of the node once it is ready; programs that start a node wait for it. The
+log goes to standard error. Nothing is imported here that the node itself does not need, because it counts towards its
+start-up time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from typing import TYPE_CHECKING
+
+from barnabas.cli.command_line import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    DEFAULT_HOST,
+    DEFAULT_PORT,
+    CommandError,
+    Parser,
+    parse_address,
+    parse_pair,
+)
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.listeners import require_plaintext
+from barnabas.config.properties import PropertiesError, parse_properties
+from barnabas.config.sole_node import require_sole_node
+from barnabas.config.startup import replace_broker_listeners
+from barnabas.config.values import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from barnabas.net.endpoint import Listener
+
+DEFAULT_DATA_DIR = "./barnabas-data"
+LOG_LEVELS = ("debug", "info", "warning", "error")
+DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
+EPILOG = """examples:
+  barnabas start
+  barnabas start --data-dir /var/lib/barnabas --listen 127.0.0.1:0 --set num.partitions=3
+  barnabas start --config node.properties
+  barnabas start --listen 0.0.0.0:9092 --set advertised.listeners=PLAINTEXT://my.host.name:9092
+
+--listen takes HOST:PORT; PORT alone, for this machine only; or HOST alone, for port 9092. Port 0 is any free port.
+0.0.0.0 is every interface, and advertised.listeners must then say which address clients are to use.
+An empty folder is formatted. SIGTERM or Ctrl-C stops the node cleanly; a second one stops it at once.
+"""
+
+logger = logging.getLogger("barnabas.start")
+
+
+class LineFormatter(logging.Formatter):
+    """`2026-01-31 12:00:00.123 INFO    node.node  text`; the component is the logger's name without `barnabas.`."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s.%(msecs)03d %(levelname)-7s %(component)-16s %(message)s", DATE_FORMAT)
+
+    def format(self, record: logging.LogRecord) -> str:
+        record.component = record.name.removeprefix("barnabas.")
+        return super().format(record)
+
+
+def run(arguments: Sequence[str]) -> int:
+    options = build_parser().parse(arguments)
+    set_up_log(options.log_level)
+    try:
+        config, warnings = load_config(options)
+        require_plaintext((*config.listeners, *config.controller_listeners))
+        require_sole_node(config)
+    except ConfigError as error:
+        raise CommandError(f"{error}{command_line_form(error, options)}") from error
+    for warning in warnings:
+        logger.warning("%s", warning)
+    return serve(config)
+
+
+def build_parser() -> Parser:
+    parser = Parser("barnabas start", "Run a node in the foreground.", EPILOG)
+    parser.add_argument("--data-dir", metavar="DIR", help=f"where all data is stored (default {DEFAULT_DATA_DIR})")
+    parser.add_argument(
+        "--listen",
+        type=parse_listen_address,
+        metavar="[HOST:]PORT",
+        help=f"where clients connect (default {DEFAULT_BOOTSTRAP_SERVER}); see below",
+    )
+    parser.add_argument("--config", metavar="FILE", help="a properties file with Kafka's broker settings")
+    parser.add_argument(
+        "--set",
+        dest="overrides",
+        type=parse_pair,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a broker setting, which overrides the file; may be given several times",
+    )
+    parser.add_argument("--log-level", choices=LOG_LEVELS, default="info", help="(default info)")
+    return parser
+
+
+def parse_listen_address(text: str) -> tuple[str, int]:
+    """`:PORT` is refused: to some it means this machine only, to others every interface."""
+    host, port = parse_address(text)
+    if text.strip().rpartition("://")[2].startswith(":"):
+        choice = f"{DEFAULT_HOST}:{port} for this machine only, 0.0.0.0:{port} for every interface"
+        raise argparse.ArgumentTypeError(f"{text!r} has no host: use {choice}")
+    return host, port
+
+
+def command_line_form(error: ConfigError, options: argparse.Namespace) -> str:
+    """If an address for clients is missing: how to give it without a properties file."""
+    if error.key != "advertised.listeners":
+        return ""
+    port = DEFAULT_PORT if options.listen is None else options.listen[1]
+    return f"; on the command line: --set advertised.listeners=PLAINTEXT://HOST:{port}"
+
+
+def load_config(options: argparse.Namespace) -> tuple[BrokerConfig, list[str]]:
+    """The node's configuration, and warnings. `--set` wins over `--listen` and `--data-dir`, and they over the file."""
+    overrides = dict(options.overrides)
+    if options.config is None:
+        host, port = options.listen or parse_address(DEFAULT_BOOTSTRAP_SERVER)
+        data_dir = options.data_dir or DEFAULT_DATA_DIR
+        return BrokerConfig.for_single_node(data_dir=data_dir, host=host, port=port, overrides=overrides)
+    properties = read_properties(options.config)
+    words: dict[str, str] = {}
+    if options.data_dir is not None:
+        words["log.dirs"] = options.data_dir
+    if options.listen is not None:
+        words |= replace_broker_listeners(properties, *options.listen)
+    return BrokerConfig.from_properties(properties, words | overrides)
+
+
+def read_properties(path: str) -> dict[str, str]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return parse_properties(file.read())
+    except OSError as error:
+        raise CommandError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{path} is not UTF-8 text: {error}") from None
+    except PropertiesError as error:
+        raise CommandError(f"{path}, {error}") from None
+
+
+def set_up_log(level: str) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LineFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+
+
+def serve(config: BrokerConfig) -> int:
+    """Runs the node until it is told to stop. An error that keeps it from starting becomes one line."""
+    from barnabas.node import node
+
+    try:
+        return node.run(config, on_ready=announce)
+    except OSError as error:
+        raise CommandError(system_error_text(error)) from error
+    except start_errors() as error:
+        raise CommandError(str(error)) from error
+
+
+def start_errors() -> tuple[type[Exception], ...]:
+    """Errors about a folder or a setting. Anything else is a bug of ours and deserves its stack trace."""
+    from barnabas.broker.directories import FailedFolderError
+    from barnabas.controller.controller_node import ForeignQuorumError
+    from barnabas.log.folder.checkpoints import CheckpointError
+    from barnabas.log.folder.data_dir import FolderInUseError
+    from barnabas.log.folder.meta_properties import MetaPropertiesError
+    from barnabas.metadata.replay import ReplayError
+    from barnabas.metadata.versions import UnsupportedMetadataVersionError
+    from barnabas.node.folders import FolderError
+    from barnabas.raft.metadata_batches import NewerMetadataError
+    from barnabas.raft.metadata_log import DamagedMetadataError, MissingMetadataError
+    from barnabas.raft.quorum_state import QuorumStateError
+    from barnabas.raft.snapshots import CorruptCheckpointError
+
+    return (
+        CheckpointError,
+        ConfigError,
+        CorruptCheckpointError,
+        DamagedMetadataError,
+        FailedFolderError,
+        FolderError,
+        FolderInUseError,
+        ForeignQuorumError,
+        MetaPropertiesError,
+        MissingMetadataError,
+        NewerMetadataError,
+        QuorumStateError,
+        ReplayError,
+        UnsupportedMetadataVersionError,
+    )
+
+
+def system_error_text(error: OSError) -> str:
+    """The system's message without the error number, and the file that it is about."""
+    text = error.strerror or str(error)
+    return f"{error.filename}: {text}" if error.filename else text
+
+
+def announce(listeners: Iterable[Listener]) -> None:
+    """Prints the one line on standard output, once clients can connect and are served."""
+    print(f"barnabas ready: {','.join(map(str, listeners))}", flush=True, file=sys.stdout)

@@ -1,0 +1,72 @@
+"""What the CONTROLLER listener serves: every request that the controller decides, and ApiVersions.
+
+Requests come from other nodes and from tools that connect to controllers directly. The local broker bypasses the
+listener: its channel submits the same messages to the controller's loop.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from barnabas.controller.decisions.decide import DECIDABLE
+from barnabas.metadata.versions import SUPPORTED_FEATURES
+from barnabas.net import api_versions
+from barnabas.net.dispatch import Route
+from barnabas.net.large_requests import Cut, as_a_whole
+from barnabas.protocol import messages as m
+from barnabas.protocol.api import APIS, ApiKey
+from barnabas.protocol.errors import Error
+from barnabas.protocol.refusals import CHANGES_MAX, refuse_too_many
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from barnabas.controller.quorum_controller import QuorumController
+    from barnabas.net.dispatch import Caller
+
+
+async def decide(controller: QuorumController, request: Any, caller: Caller) -> Any:  # noqa: ARG001
+    return (await controller.handle(request)).response
+
+
+def describe_versions(
+    controller: QuorumController, request: m.ApiVersionsRequest, caller: Caller
+) -> m.ApiVersionsResponse:
+    if not api_versions.is_well_formed(request, caller.api_version):
+        return m.ApiVersionsResponse(error_code=Error.INVALID_REQUEST)
+    image = controller.committed
+    return api_versions.answer(
+        CONTROLLER_ROUTES,
+        caller.api_version,
+        supported=SUPPORTED_FEATURES,
+        finalized=image.features.levels(controller.kraft_version),
+        finalized_epoch=image.offset,
+    )
+
+
+CUTS: Mapping[int, Sequence[Cut]] = {
+    ApiKey.CREATE_TOPICS: [Cut(("topics",), ("topics",))],
+    ApiKey.DELETE_TOPICS: [
+        Cut(("topic_names",), ("responses",), last_version=5),
+        Cut(("topics",), ("responses",), first_version=6),
+    ],
+    ApiKey.CREATE_PARTITIONS: [Cut(("topics",), ("results",))],
+    ApiKey.ALTER_CONFIGS: [Cut(("resources",), ("responses",))],
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: [Cut(("resources",), ("responses",))],
+    ApiKey.ELECT_LEADERS: [Cut(("topic_partitions",), ("replica_election_results",))],
+}
+"""Where users' requests are cut if they ask for too much. What brokers send is refused where it has too many elements
+to be read in one go."""
+
+CONTROLLER_ROUTES: dict[int, Route] = {
+    api.key: Route(
+        api.key,
+        (api.min_version, api.max_version),
+        decide,
+        cuts=CUTS.get(api.key, ()),
+        large_handler=as_a_whole(CHANGES_MAX, refuse_too_many),
+    )
+    for api in APIS.values()
+    if api.request in DECIDABLE and "controller" in api.listeners
+}
+CONTROLLER_ROUTES[ApiKey.API_VERSIONS] = Route(ApiKey.API_VERSIONS, api_versions.VERSIONS, describe_versions)

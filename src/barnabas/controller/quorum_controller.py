@@ -1,0 +1,386 @@
+"""The controller on the quorum's event loop: it connects the decisions to Raft, and runs the timers.
+
+A request is decided against the state with all appended records, its records are appended and applied at once, and
+the reply waits until they are committed. When leadership is lost, the state is dropped along with everything
+uncommitted in it; the next leadership builds a new one from the committed image.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from barnabas.controller.decisions.activation import activation_records
+from barnabas.controller.decisions.broker_transitions import fence
+from barnabas.controller.decisions.context import MAX_RECORDS_PER_BATCH, Context
+from barnabas.controller.decisions.controller_state import ControllerState
+from barnabas.controller.decisions.decide import decide
+from barnabas.controller.decisions.slices import joined, slices, slicing_of
+from barnabas.controller.snapshotter import Snapshotter
+from barnabas.metadata.conversions import addresses_as, features_as
+from barnabas.metadata.versions import SUPPORTED_FEATURES, VersionedRecord
+from barnabas.protocol import messages as m
+from barnabas.protocol.errors import Error, KafkaError
+from barnabas.protocol.refusals import refusal
+from barnabas.raft.core import RaftCore, Voter
+from barnabas.raft.driver import RaftDriver
+from barnabas.raft.metadata_batches import VoterEndpoint, VoterNode
+from barnabas.raft.metadata_log import MetadataLog, MetadataLogLimits
+from barnabas.raft.quorum_state import FILE_NAME as QUORUM_STATE
+from barnabas.raft.quorum_state import read_quorum_state
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from barnabas.controller.decisions.context import ConfigRules, Settings
+    from barnabas.controller.decisions.slices import Slicing
+    from barnabas.metadata.image import Endpoint, MetadataImage
+    from barnabas.ports import Clock, Disk, Random, Threads
+    from barnabas.protocol.compiler.structs import Message
+    from barnabas.protocol.uuids import Uuid
+    from barnabas.raft.image_publisher import ImagePublisher
+    from barnabas.raft.metadata_batches import DecodedBatch
+    from barnabas.raft.metadata_log import FolderContent
+
+logger = logging.getLogger("barnabas.controller")
+
+MAX_REQUESTS_IN_FLIGHT = 1000
+"""Requests that are decided and wait for their commit; further requests wait before they are decided."""
+_THREADS = 2
+"""One for syncing the log, one for writing snapshots."""
+
+
+class ControllerOptions(NamedTuple):
+    data_folder: str
+    directory_id: Uuid
+    """The directory.id in the meta.properties of the data folder."""
+    settings: Settings
+    limits: MetadataLogLimits = MetadataLogLimits()
+
+
+class Environment(NamedTuple):
+    """What the controller depends on."""
+
+    publisher: ImagePublisher
+    rules: ConfigRules
+    disk: Disk
+    clock: Clock
+    random: Random
+    threads: Threads
+    on_failure: Callable[[Exception], None]
+    """Called in the quorum's thread when the metadata log can no longer be trusted. The node must stop."""
+
+
+class Reply(NamedTuple):
+    response: Message
+    offset: int
+    """Any image that contains this offset reflects the response."""
+
+
+class QuorumController:
+    """Create and use it only on the quorum's loop."""
+
+    def __init__(
+        self,
+        options: ControllerOptions,
+        environment: Environment,
+        content: FolderContent,
+        log: MetadataLog,
+        *,
+        endpoints: Sequence[Endpoint],
+        bootstrap: Sequence[VersionedRecord],
+    ) -> None:
+        self._options = options
+        self._settings = options.settings
+        self._environment = environment
+        self._publisher = environment.publisher
+        self._log = log
+        self._endpoints = endpoints
+        self._bootstrap = bootstrap
+        self._incarnation_id = environment.random.uuid()
+        self._state: ControllerState | None = None
+        self._active: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._slots = asyncio.Semaphore(MAX_REQUESTS_IN_FLIGHT)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._threads = environment.threads.pool("metadata disk", _THREADS)
+        voters = self._voters(content)
+        self._driver = self._make_driver(content, voters)
+        self._snapshotter = Snapshotter(
+            log,
+            lambda: self._publisher.committed,
+            voters if content.kraft_version else None,
+            options.limits,
+            content,
+            disk=environment.disk,
+            clock=environment.clock,
+            threads=self._threads,
+        )
+
+    async def start(self) -> None:
+        """Returns when this node leads and has registered itself as a controller."""
+        self._driver.start()
+        self._spawn(self._write_no_ops(), "metadata no-ops")
+        self._spawn(self._fence_expired_brokers(), "broker sessions")
+        await self._active
+
+    async def close(self) -> None:
+        """Commits what was appended and closes the log."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._driver.close()
+        await self._snapshotter.close()
+        self._state = None
+        try:
+            await self._threads.run(self._log.close)
+        finally:
+            self._threads.shutdown()
+
+    @property
+    def committed(self) -> MetadataImage:
+        return self._publisher.committed
+
+    @property
+    def kraft_version(self) -> int:
+        return self._publisher.kraft_version
+
+    async def handle(self, request: Message) -> Reply:
+        """Decides on a request and returns when the decision is committed."""
+        async with self._slots:
+            try:
+                slicing = slicing_of(request)
+                if slicing is None:
+                    return await self._decide(request)
+                return await self._decide_in_slices(request, slicing)
+            except KafkaError as error:
+                refused = error
+            except Exception:
+                logger.exception("the controller failed to handle %s", type(request).__name__)
+                refused = KafkaError(
+                    Error.UNKNOWN_SERVER_ERROR, "The controller failed unexpectedly. See the log of the node."
+                )
+            return Reply(refusal(request, refused), self._publisher.committed.offset)
+
+    async def _decide(self, request: Message) -> Reply:
+        response, commits = self._begin(request)
+        return await self._when_committed(response, commits)
+
+    async def _decide_in_slices(self, request: Message, slicing: Slicing) -> Reply:
+        """As `_decide`, with room for other requests in between."""
+        responses: list[Message] = []
+        commits: list[asyncio.Future[int]] = []
+        for slice_ in slices(request, slicing, self._context()):
+            response, begun = self._begin(slice_)
+            responses.append(response)
+            commits += begun
+            await asyncio.sleep(0)
+        return await self._when_committed(joined(responses, slicing), commits)
+
+    def _begin(self, request: Message) -> tuple[Message, list[asyncio.Future[int]]]:
+        """The response, and what has to be committed before it may be given."""
+        state = self._active_state()
+        decision = decide(state, request, self._context())
+        if decision.contact is not None:
+            state.touch(decision.contact)
+        return decision.response, self._append_batches(decision.records)
+
+    async def _when_committed(self, response: Message, commits: Sequence[asyncio.Future[int]]) -> Reply:
+        if commits:
+            await self._wait(commits)
+        else:
+            # The response may depend on records of other requests that are not committed yet.
+            await self._driver.settled()
+        return Reply(response, self._publisher.committed.offset)
+
+    async def _append(self, records: Sequence[VersionedRecord]) -> None:
+        """Appends and applies records, and waits until they are committed."""
+        await self._wait(self._append_batches(records))
+
+    async def _wait(self, commits: Sequence[asyncio.Future[int]]) -> None:
+        # Not gather: if this request is cancelled, that would cancel futures that others wait for.
+        await asyncio.wait(commits)
+        for commit in commits:
+            commit.result()
+
+    def _append_batches(self, records: Sequence[VersionedRecord]) -> list[asyncio.Future[int]]:
+        """Appends and applies records, in several batches if they are many."""
+        return [
+            self._append_batch(records[start : start + MAX_RECORDS_PER_BATCH])
+            for start in range(0, len(records), MAX_RECORDS_PER_BATCH)
+        ]
+
+    def _append_batch(self, records: Sequence[VersionedRecord]) -> asyncio.Future[int]:
+        """Applies records to the state first: what cannot be applied must never get into the log."""
+        state = self._active_state()
+        prepared = self._driver.prepare(records)
+        try:
+            state.apply(records, prepared.base_offset, self._now_ms())
+        except Exception:
+            # A partly applied state is useless; the next leadership builds a new one.
+            self._driver.resign()
+            raise
+        return self._driver.append(prepared)
+
+    def _active_state(self) -> ControllerState:
+        if self._state is None:
+            raise KafkaError(Error.NOT_CONTROLLER, "This node does not lead the metadata quorum.")
+        return self._state
+
+    # Callbacks of the Raft driver
+
+    def on_commit(self, batches: Sequence[DecodedBatch]) -> None:
+        self._publisher.apply(batches)
+        self._snapshotter.committed(batches)
+
+    def on_leader(self, epoch: int) -> None:
+        logger.info("node %d is the leader of the metadata quorum in epoch %d", self._settings.node_id, epoch)
+        records = activation_records(
+            self._publisher.committed,
+            self._bootstrap,
+            is_in_transaction=self._publisher.is_in_transaction,
+            min_insync_replicas=self._settings.min_insync_replicas,
+        )
+        self._state = ControllerState(self._publisher.committed, self._now_ms())
+        try:
+            # Immediately, before any request can be decided.
+            if records:
+                self._append_batch(records)
+        except KafkaError as error:
+            logger.warning("node %d could not take over as controller: %s", self._settings.node_id, error)
+            return
+        self._spawn(self._register(), "controller registration")
+
+    def on_resign(self) -> None:
+        self._state = None
+        logger.warning("node %d is no longer the leader of the metadata quorum", self._settings.node_id)
+
+    def on_failure(self, error: Exception) -> None:
+        self._state = None
+        if not self._active.done():
+            self._active.set_exception(error)
+        self._environment.on_failure(error)
+
+    async def _register(self) -> None:
+        try:
+            await self._decide(self._registration())
+        except KafkaError as error:
+            logger.warning("node %d could not register as controller: %s", self._settings.node_id, error)
+            return
+        if not self._active.done():
+            self._active.set_result(None)
+
+    def _registration(self) -> m.ControllerRegistrationRequest:
+        request = m.ControllerRegistrationRequest
+        return request(
+            controller_id=self._settings.node_id,
+            incarnation_id=self._incarnation_id,
+            listeners=addresses_as(request.Listener, self._endpoints),
+            features=features_as(request.Feature, SUPPORTED_FEATURES),
+        )
+
+    # Timers
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(self._guarded(work), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs work that nothing awaits. If it fails, the controller fails."""
+        try:
+            await work
+        except Exception as error:
+            logger.critical("the controller has failed: %s", error, exc_info=error)
+            self.on_failure(error)
+
+    async def _write_no_ops(self) -> None:
+        """Regular records show followers and observers that the leader is alive."""
+        interval_s = self._options.limits.idle_interval_ms / 1000
+        while interval_s > 0:
+            await asyncio.sleep(interval_s)
+            await self._append_in_background([VersionedRecord(m.NoOpRecord(), 0)])
+
+    async def _fence_expired_brokers(self) -> None:
+        timeout_ms = self._settings.session_timeout_ms
+        while True:
+            await asyncio.sleep(self._ms_to_next_expiry(timeout_ms) / 1000)
+            # One at a time, so that the changes made for one are seen when the next is fenced.
+            while (state := self._state) and (expired := state.expired_brokers(self._now_ms(), timeout_ms)):
+                logger.warning("fencing broker %d: no heartbeat for %d ms", expired[0], timeout_ms)
+                if not await self._append_in_background(fence(state, self._settings, state.brokers[expired[0]])):
+                    break
+
+    def _ms_to_next_expiry(self, timeout_ms: int) -> int:
+        contacts = [session.last_contact_ms for session in self._state.sessions.values()] if self._state else []
+        oldest_ms = min(contacts, default=self._now_ms())
+        # Sessions of fenced brokers do not expire, but may be the oldest: check no more often than this.
+        return max(oldest_ms + timeout_ms - self._now_ms() + 1, timeout_ms // 8)
+
+    async def _append_in_background(self, records: Sequence[VersionedRecord]) -> bool:
+        """Appends records of the controller's own. Returns whether they were committed."""
+        try:
+            await self._append(records)
+        except KafkaError as error:
+            logger.debug("a record of the controller's own was not written: %s", error)
+            return False
+        return True
+
+    # Helpers
+
+    def _context(self) -> Context:
+        return Context(
+            now_ms=self._now_ms(),
+            next_offset=self._driver.next_offset,
+            random=self._environment.random,
+            rules=self._environment.rules,
+            settings=self._settings,
+        )
+
+    def _now_ms(self) -> int:
+        return int(self._environment.clock.monotonic() * 1000)
+
+    def _voters(self, content: FolderContent) -> tuple[VoterNode, ...]:
+        endpoints = tuple(VoterEndpoint(e.name, e.host, e.port) for e in self._endpoints)
+        if not content.kraft_version:
+            return (VoterNode(self._settings.node_id, self._options.directory_id, endpoints),)
+        return tuple(
+            voter._replace(endpoints=endpoints) if voter.id == self._settings.node_id else voter
+            for voter in content.voters
+        )
+
+    def _make_driver(self, content: FolderContent, voters: Sequence[VoterNode]) -> RaftDriver:
+        environment = self._environment
+        is_voters_record_due = bool(content.kraft_version) and (
+            not content.are_voters_in_log or content.voters != tuple(voters)
+        )
+        hard_state = read_quorum_state(environment.disk, self._log.folder)
+        if hard_state.epoch < self._log.end.epoch:
+            logger.warning(
+                "%s/%s has epoch %d, but the log has records of epoch %d; continuing from the latter",
+                self._log.folder,
+                QUORUM_STATE,
+                hard_state.epoch,
+                self._log.end.epoch,
+            )
+        core = RaftCore(
+            Voter(self._settings.node_id, self._options.directory_id),
+            [Voter(voter.id, voter.directory_id) for voter in voters],
+            hard_state,
+            self._log.end,
+            # Everything in the log of the only voter is committed, and the publisher has replayed it.
+            high_watermark=content.end_offset,
+            jitter=environment.random.below,
+            is_voters_record_due=is_voters_record_due,
+        )
+        return RaftDriver(
+            core,
+            self._log,
+            voters,
+            self,
+            disk=environment.disk,
+            clock=environment.clock,
+            threads=self._threads,
+            static_voters=() if content.kraft_version else [voter.id for voter in voters],
+        )

@@ -1,0 +1,1 @@
+"""Groups of the classic protocol: a leader among the members makes the assignment."""

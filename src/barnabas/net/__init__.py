@@ -1,0 +1,12 @@
+"""What connections need, from either end and whoever uses them, on any event loop.
+
+From the bottom up:
+
+- `endpoint`: where somebody listens.
+- `frames`: requests and responses as they travel; `buffers`, `parts`: the bytes on their way in and out.
+- `connection`: one client, frames in, replies out; `listener`: accepting, limits, what connections share.
+- `purgatory`, `pending`: answers that come later.
+- `dispatch`, `api_versions`: from a frame to its handler, and what a listener says it speaks.
+- `peer_link`: one connection to another node, requests out, responses in; `peer`: that node, connected when it is asked
+  something, and again after every loss; `tls_stream`: the same encrypted.
+"""

@@ -1,0 +1,271 @@
+"""The listening sockets of a node: accepting, the limits on connections, and what all connections share."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from barnabas.net.buffers import SCRATCH_BYTES, BufferPool
+from barnabas.net.connection import BACKLOG_BYTES, Connection, FrameHandler
+from barnabas.net.large_requests import ANSWERS_BYTES_MAX
+from barnabas.ports.clock import turn_clock
+from barnabas.ports.network import TUNED_BY_SYSTEM
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Mapping
+
+    from barnabas.net.endpoint import Listener
+    from barnabas.net.large_requests import LargeRequest
+    from barnabas.ports.network import Acceptor, Network, Socket, SocketBuffers
+
+logger = logging.getLogger("barnabas.listener")
+
+ACCEPTS_PER_TURN = 64
+BACKLOG_MIN = 1024
+"""Connections are accepted between two turns of the loop. Kafka has a thread for that, and can do with the 50 that are
+the default of `socket.listen.backlog.size`; here the 51st client to come within one turn would wait a second."""
+ALONE_SECONDS = 0.1
+
+
+class ConnectionLimits:
+    """`max.connections` and its kin. Replaced as a whole when the configuration changes."""
+
+    __slots__ = ("idle_seconds_max", "per_ip", "per_ip_overrides", "total")
+
+    def __init__(self, total: int, per_ip: int, per_ip_overrides: Mapping[str, int], idle_seconds_max: float) -> None:
+        self.total = total
+        self.per_ip = per_ip
+        self.per_ip_overrides = per_ip_overrides
+        self.idle_seconds_max = idle_seconds_max
+
+    def for_ip(self, host: str) -> int:
+        return self.per_ip_overrides.get(host, self.per_ip)
+
+
+class ConnectionCensus:
+    """Who is connected, over all listeners of the node."""
+
+    __slots__ = ("by_ip", "total")
+
+    def __init__(self) -> None:
+        self.by_ip: Counter[str] = Counter()
+        self.total = 0
+
+    def joined(self, host: str) -> None:
+        self.by_ip[host] += 1
+        self.total += 1
+
+    def left(self, host: str) -> None:
+        self.total -= 1
+        self.by_ip[host] -= 1
+        if not self.by_ip[host]:
+            del self.by_ip[host]
+
+
+class ListenerServer:
+    """One listener: its socket, its connections, and the receive buffers they share."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        network: Network,
+        listener: Listener,
+        handle_frame: FrameHandler,
+        limits: ConnectionLimits,
+        census: ConnectionCensus,
+        *,
+        max_connections: int,
+        max_frame_bytes: int,
+        max_buffered_bytes: int,
+        socket_buffers: SocketBuffers = TUNED_BY_SYSTEM,
+    ) -> None:
+        self.loop = loop
+        self._network = network
+        self.listener = listener
+        self.handle_frame = handle_frame
+        self.limits = limits
+        self.census = census
+        self.max_connections = max_connections
+        self.max_frame_bytes = max_frame_bytes
+        self.max_buffered_bytes = max_buffered_bytes
+        self.scratch = bytearray(SCRATCH_BYTES)
+        self.scratch_view = memoryview(self.scratch)
+        self.buffers = BufferPool()
+        self.connections: dict[Connection, None] = {}
+        """In the order of their coming, so that whoever goes through them does so the same way in every run."""
+        self.last_heard: Connection | None = None
+        self.last_change_of_voice = 0.0
+        """When somebody sent something who was not the last one to do so."""
+        self.turn_clock = turn_clock(loop)
+        self.answers_in_the_making: dict[LargeRequest, None] = {}
+        """The oldest first."""
+        self.answers_in_the_making_bytes = 0
+        self._socket_buffers = socket_buffers
+        self._acceptor: Acceptor | None = None
+        self._is_accepting = False
+        self._to_flush: list[Connection] = []
+        self._waiting_for_memory: dict[Connection, None] = {}
+        self._answers_waiting: list[asyncio.Future[None]] = []
+        self._idle_timer: asyncio.TimerHandle | None = None
+
+    def bind(self, backlog: int) -> int:
+        """Takes the port; the port taken is returned, as 0 means any. Connections wait until `open`."""
+        host, port = self.listener.host, self.listener.port
+        try:
+            self._acceptor = self._network.listen(
+                host, port, backlog=max(backlog, BACKLOG_MIN), buffers=self._socket_buffers
+            )
+        except OSError as error:
+            raise OSError(
+                error.errno, f"cannot listen on {self.listener.name}://{host}:{port}: {error.strerror}"
+            ) from error
+        return self._acceptor.port
+
+    def open(self) -> None:
+        """Starts to accept."""
+        self._resume_accepting()
+        self._schedule_idle_check()
+
+    def close(self) -> None:
+        """Stops to accept and closes every connection."""
+        self.stop_accepting()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        for connection in list(self.connections):
+            connection.flush()
+            connection.close()
+
+    def stop_accepting(self) -> None:
+        self._pause_accepting()
+        if self._acceptor is not None:
+            self._acceptor.close()
+            self._acceptor = None
+
+    # ── accepting ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _on_acceptable(self) -> None:
+        assert self._acceptor is not None
+        for _ in range(ACCEPTS_PER_TURN):
+            if not self._has_room():
+                logger.warning(
+                    "%s has its %d connections (max.connections): new ones wait",
+                    self.listener.name,
+                    min(self.limits.total, self.max_connections),
+                )
+                self._pause_accepting()
+                return
+            try:
+                sock, host, port = self._acceptor.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                # Out of file descriptors: those who are connected go on; the rest waits for one to leave.
+                logger.error("%s cannot accept: %s", self.listener.name, error)
+                self._pause_accepting()
+                self.loop.call_later(1.0, self._resume_accepting)
+                return
+            self._admit(sock, host, port)
+
+    def _admit(self, sock: Socket, host: str, port: int) -> None:
+        if self.census.by_ip[host] >= self.limits.for_ip(host):
+            logger.warning(
+                "%s refused %s:%d: it has its %d connections (max.connections.per.ip)",
+                self.listener.name,
+                host,
+                port,
+                self.limits.for_ip(host),
+            )
+            sock.close()
+            return
+        self.census.joined(host)
+        self.connections[Connection(self, sock, (host, port))] = None
+
+    def _has_room(self) -> bool:
+        return self.census.total < self.limits.total and len(self.connections) < self.max_connections
+
+    def _pause_accepting(self) -> None:
+        if self._is_accepting and self._acceptor is not None:
+            self._is_accepting = False
+            self.loop.remove_reader(self._acceptor.fileno())
+
+    def _resume_accepting(self) -> None:
+        if not self._is_accepting and self._acceptor is not None:
+            self._is_accepting = True
+            self.loop.add_reader(self._acceptor.fileno(), self._on_acceptable)
+
+    # ── what connections ask of us ───────────────────────────────────────────────────────────────────────────
+
+    def connection_closed(self, connection: Connection) -> None:
+        self.connections.pop(connection, None)
+        if self.last_heard is connection:
+            self.last_heard = None
+        self.frame_memory_freed()
+        self.census.left(connection.peer[0])
+        if not self._is_accepting:
+            self._resume_accepting()
+
+    def hears_one(self) -> bool:
+        """Whether one connection alone has been sending for a while."""
+        return self.loop.time() - self.last_change_of_voice > ALONE_SECONDS
+
+    def has_memory_for(self, frame_bytes: int) -> bool:
+        """Whether `queued.max.request.bytes` lets one more large frame in. The first always may."""
+        in_use = self.buffers.in_use_bytes + self.answers_in_the_making_bytes
+        return self.max_buffered_bytes <= 0 or not in_use or in_use + frame_bytes <= self.max_buffered_bytes
+
+    def resume_when_memory_is_free(self, connection: Connection) -> None:
+        self._waiting_for_memory[connection] = None
+
+    def frame_memory_freed(self) -> None:
+        if self._waiting_for_memory:
+            waiting, self._waiting_for_memory = self._waiting_for_memory, {}
+            for connection in waiting:
+                self.loop.call_soon(connection.resume_if_paused)
+        self.answer_memory_freed()
+
+    def has_memory_for_answer(self, answer: LargeRequest) -> bool:
+        """Whether the answer to a large request may be as large as it is now, and go on growing."""
+        limit = self.max_buffered_bytes if self.max_buffered_bytes > 0 else ANSWERS_BYTES_MAX
+        not_taken = sum(connection.backlog_bytes for connection in self.connections)
+        if next(iter(self.answers_in_the_making)) is answer:
+            return not_taken <= BACKLOG_BYTES or not_taken + answer.charged_bytes <= limit
+        return not_taken + self.answers_in_the_making_bytes + self.buffers.in_use_bytes <= limit
+
+    def memory_freed(self) -> asyncio.Future[None]:
+        """Done when it is worth asking again."""
+        freed = self.loop.create_future()
+        self._answers_waiting.append(freed)
+        return freed
+
+    def answer_memory_freed(self) -> None:
+        if self._answers_waiting:
+            waiting, self._answers_waiting = self._answers_waiting, []
+            for freed in waiting:
+                if not freed.done():
+                    freed.set_result(None)
+
+    def flush_soon(self, connection: Connection) -> None:
+        """Replies completed in this turn of the loop leave at its end, together."""
+        if not self._to_flush:
+            self.loop.call_soon(self._flush)
+        self._to_flush.append(connection)
+
+    def _flush(self) -> None:
+        connections, self._to_flush = self._to_flush, []
+        for connection in connections:
+            connection.flush()
+
+    # ── idle connections ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _schedule_idle_check(self) -> None:
+        interval = min(max(self.limits.idle_seconds_max / 4, 0.05), 60.0)
+        self._idle_timer = self.loop.call_later(interval, self._close_idle)
+
+    def _close_idle(self) -> None:
+        limit = self.limits.idle_seconds_max
+        now = self.loop.time()
+        for connection in [c for c in self.connections if now - c.last_active > limit]:
+            connection.close_idle(now - connection.last_active)
+        self._schedule_idle_check()

@@ -1,0 +1,120 @@
+"""The listeners of one event loop: bound first, so that their ports are known, and opened last, when they can serve.
+
+Listeners for clients run on the broker's loop, those for the quorum on the controller's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.config.broker_config import ConfigSource
+from barnabas.net.dispatch import Dispatcher
+from barnabas.net.listener import ConnectionCensus, ConnectionLimits, ListenerServer
+from barnabas.ports import SocketBuffers
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterable, Mapping
+
+    from barnabas.config.broker_config import BrokerConfig
+    from barnabas.net.connection import Connection
+    from barnabas.net.dispatch import Route
+    from barnabas.net.endpoint import Listener
+    from barnabas.ports import Network
+
+
+class ListenerServers:
+    """`bind` may be called from any thread; `open` and `close` only on the loop."""
+
+    def __init__(
+        self, config: BrokerConfig, listeners: Iterable[Listener], loop: asyncio.AbstractEventLoop, network: Network
+    ) -> None:
+        self._config = config
+        self._network = network
+        self._loop = loop
+        self._census = ConnectionCensus()
+        self._dispatcher: Dispatcher | None = None
+        limits = connection_limits(config)
+        self._servers = [self._make(listener, limits) for listener in listeners]
+        self._ports: dict[str, int] = {}
+
+    def bind(self) -> None:
+        """Binds all ports, or none."""
+        try:
+            for server in self._servers:
+                self._ports[server.listener.name] = server.bind(self._config.socket_listen_backlog_size)
+        except OSError:
+            self.stop_accepting()
+            raise
+
+    def with_ports(self, listeners: Iterable[Listener]) -> tuple[Listener, ...]:
+        """The advertised listeners, with port 0 replaced by the port that was bound."""
+        return tuple(each if each.port else each._replace(port=self._ports[each.name]) for each in listeners)
+
+    def open(self, host: object, routes: Mapping[int, Route]) -> None:
+        """Starts to accept connections. Requests go to `routes`, whose handlers receive `host`."""
+        self._dispatcher = Dispatcher(host, routes)
+        for server in self._servers:
+            server.handle_frame = self._dispatcher.dispatch
+            server.open()
+
+    def configure(self, config: BrokerConfig) -> None:
+        """Applies the limits of a changed configuration."""
+        limits = connection_limits(config)
+        for server in self._servers:
+            server.limits = limits
+            server.max_connections = max_connections(config, server.listener)
+
+    def stop_accepting(self) -> None:
+        for server in self._servers:
+            server.stop_accepting()
+
+    async def close(self) -> None:
+        """Sends the responses that are ready and closes all connections."""
+        if self._dispatcher is not None:
+            await self._dispatcher.close()
+        for server in self._servers:
+            server.close()
+
+    def _make(self, listener: Listener, limits: ConnectionLimits) -> ListenerServer:
+        config = self._config
+        return ListenerServer(
+            self._loop,
+            self._network,
+            listener,
+            handle_nothing,
+            limits,
+            self._census,
+            max_connections=max_connections(config, listener),
+            max_frame_bytes=config.socket_request_max_bytes,
+            max_buffered_bytes=config.queued_max_request_bytes,
+            socket_buffers=SocketBuffers(
+                buffer_bytes(config, "socket.send.buffer.bytes"), buffer_bytes(config, "socket.receive.buffer.bytes")
+            ),
+        )
+
+
+def handle_nothing(connection: Connection, frame: memoryview) -> None:  # noqa: ARG001
+    raise AssertionError("a connection was accepted before its listener was opened")
+
+
+def buffer_bytes(config: BrokerConfig, name: str) -> int:
+    """The configured size of a socket buffer, or -1 if it is not set: the system's own tuning does better than a fixed
+    default."""
+    value = config.get(name)
+    return value if isinstance(value, int) and config.source_of(name) is not ConfigSource.DEFAULT else -1
+
+
+def connection_limits(config: BrokerConfig) -> ConnectionLimits:
+    return ConnectionLimits(
+        config.max_connections,
+        config.max_connections_per_ip,
+        config.max_connections_by_ip,
+        config.connections_max_idle_ms / 1000,
+    )
+
+
+def max_connections(config: BrokerConfig, listener: Listener) -> int:
+    """`listener.name.<name>.max.connections`, else `max.connections`."""
+    own = config.listener_override(listener.name, "max.connections")
+    return own if isinstance(own, int) else config.max_connections

@@ -1,0 +1,90 @@
+"""Responses that reject everything their request asks for: the controller cannot be reached, or is asked for too much
+at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from barnabas.protocol import messages as m
+from barnabas.protocol.errors import Error, KafkaError
+
+if TYPE_CHECKING:
+    from barnabas.protocol.compiler.structs import Message
+
+CHANGES_MAX = 10_000
+"""Records that a user's request may have the controller write, and so the topics or resources that it may name."""
+TOO_MANY_CHANGES = "Unable to perform excessively large batch operation."
+
+
+def refuse_too_many(request: Message) -> Message:
+    return refusal(request, KafkaError(Error.POLICY_VIOLATION, TOO_MANY_CHANGES))
+
+
+def refusal(request: Message, error: KafkaError) -> Message:
+    """The response that carries the same error for everything that the request asks for."""
+    code, message = error.error, error.message or None
+    match request:
+        case m.CreateTopicsRequest():
+            topic = m.CreateTopicsResponse.CreatableTopicResult
+            return m.CreateTopicsResponse(
+                topics=[topic(name=t.name, error_code=code, error_message=message) for t in request.topics]
+            )
+        case m.DeleteTopicsRequest():
+            deleted = m.DeleteTopicsResponse.DeletableTopicResult
+            by_name = [deleted(name=name, error_code=code, error_message=message) for name in request.topic_names]
+            by_state = [
+                deleted(name=t.name, topic_id=t.topic_id, error_code=code, error_message=message)
+                for t in request.topics
+            ]
+            return m.DeleteTopicsResponse(responses=by_name + by_state)
+        case m.CreatePartitionsRequest():
+            grown = m.CreatePartitionsResponse.CreatePartitionsTopicResult
+            return m.CreatePartitionsResponse(
+                results=[grown(name=t.name, error_code=code, error_message=message) for t in request.topics]
+            )
+        case m.AlterConfigsRequest():
+            altered = m.AlterConfigsResponse.AlterConfigsResourceResponse
+            return m.AlterConfigsResponse(
+                responses=[
+                    altered(
+                        error_code=code,
+                        error_message=message,
+                        resource_type=resource.resource_type,
+                        resource_name=resource.resource_name,
+                    )
+                    for resource in request.resources
+                ]
+            )
+        case m.IncrementalAlterConfigsRequest():
+            incremental = m.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+            return m.IncrementalAlterConfigsResponse(
+                responses=[
+                    incremental(
+                        error_code=code,
+                        error_message=message,
+                        resource_type=resource.resource_type,
+                        resource_name=resource.resource_name,
+                    )
+                    for resource in request.resources
+                ]
+            )
+        case m.UnregisterBrokerRequest():
+            return m.UnregisterBrokerResponse(error_code=code, error_message=message)
+        case m.ControllerRegistrationRequest():
+            return m.ControllerRegistrationResponse(error_code=code, error_message=message)
+        case _:
+            return _plain_refusal(request, code)
+
+
+def _plain_refusal(request: Message, code: Error) -> Message:
+    """For requests whose responses have a single error code and no message."""
+    responses: dict[str, type[Any]] = {
+        "BrokerRegistrationRequest": m.BrokerRegistrationResponse,
+        "BrokerHeartbeatRequest": m.BrokerHeartbeatResponse,
+        "AllocateProducerIdsRequest": m.AllocateProducerIdsResponse,
+        "AlterPartitionRequest": m.AlterPartitionResponse,
+        "AssignReplicasToDirsRequest": m.AssignReplicasToDirsResponse,
+        "ElectLeadersRequest": m.ElectLeadersResponse,
+    }
+    response: Message = responses[type(request).__name__](error_code=code)
+    return response

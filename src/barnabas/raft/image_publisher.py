@@ -1,0 +1,143 @@
+"""Replays the committed metadata log and publishes the images to the broker.
+
+Two threads meet here. The thread of the metadata quorum applies committed batches (`apply`) and makes images; the
+broker's event loop receives them in order through `call_soon_threadsafe`, and only there do listeners run and waiters
+wake up. Images are immutable, so no locks are needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from itertools import count
+from typing import TYPE_CHECKING
+
+from barnabas.metadata.image import MetadataDelta, MetadataImage
+from barnabas.metadata.replay import ImageDraft, ImageReplay
+from barnabas.protocol import messages as m
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from barnabas.metadata.replay import Publication
+    from barnabas.raft.metadata_batches import DecodedBatch
+    from barnabas.raft.snapshots import Snapshot
+
+logger = logging.getLogger("barnabas.metadata")
+
+
+class ImagePublisher:
+    def __init__(self, cluster_id: str) -> None:
+        self._loader = ImageReplay(MetadataImage(cluster_id))
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._image = self._loader.image
+        self.kraft_version = 0
+        """The kraft.version, which is finalized by control records."""
+        self._listeners: list[Callable[[MetadataImage, MetadataDelta], None]] = []
+        self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._sequence = count()
+
+    # The quorum's thread
+
+    @property
+    def committed(self) -> MetadataImage:
+        """The newest committed image, whether or not the broker has received it."""
+        return self._loader.image
+
+    @property
+    def is_in_transaction(self) -> bool:
+        return self._loader.is_in_transaction
+
+    def restore(self, snapshot: Snapshot | None, batches: Sequence[DecodedBatch]) -> None:
+        """Starts from a snapshot and the batches after it. Call it before the broker attaches itself.
+
+        Raises UnsupportedMetadataVersionError if they have a feature level that is not supported.
+        """
+        if snapshot is not None:
+            replay = ImageDraft(self._loader.image)
+            for record in snapshot.records:
+                replay.apply(record)
+            snapshot_id = snapshot.id
+            self.kraft_version = snapshot.kraft_version
+            self._loader = ImageReplay(
+                replay.freeze(
+                    offset=snapshot_id.end_offset - 1, epoch=snapshot_id.epoch, timestamp_ms=snapshot.timestamp_ms
+                )
+            )
+        self.apply(batches)
+        self._image = self._loader.image
+
+    def apply(self, batches: Sequence[DecodedBatch]) -> None:
+        """Applies committed batches and publishes the resulting image."""
+        for batch in batches:
+            self._apply(batch)
+        publication = self._loader.publish()
+        if publication is not None and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._publish, publication)
+
+    def _apply(self, batch: DecodedBatch) -> None:
+        place = {"last_offset": batch.last_offset, "epoch": batch.epoch, "timestamp_ms": batch.timestamp_ms}
+        if not batch.is_control:
+            self._loader.apply_batch(batch.records, **place)
+            return
+        for message in batch.records:
+            if isinstance(message, m.LeaderChangeMessage):
+                self._loader.set_controller(message.leader_id)
+            elif isinstance(message, m.KRaftVersionRecord):
+                self.kraft_version = message.kraft_version
+        self._loader.skip_batch(**place)
+
+    # The broker's event loop
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest image that the broker has received."""
+        return self._image
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Publishes images to this loop from now on. Call it before the quorum starts."""
+        self._loop = loop
+
+    def detach(self) -> None:
+        """Stops publishing. Call it after the quorum has stopped and before the loop closes."""
+        self._loop = None
+        for _, _, waiter in self._waiters:
+            waiter.cancel()
+        self._waiters.clear()
+
+    def add_listener(self, listener: Callable[[MetadataImage, MetadataDelta], None]) -> None:
+        """Calls `listener` with each image that differs from the previous one, and with the difference."""
+        self._listeners.append(listener)
+
+    async def wait_for_offset(self, offset: int) -> MetadataImage:
+        """Returns when the broker's image contains the record at `offset`."""
+        if self._image.offset < offset:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            heapq.heappush(self._waiters, (offset, next(self._sequence), waiter))
+            try:
+                await waiter
+            finally:
+                if waiter.cancelled():
+                    self._forget(waiter)
+        return self._image
+
+    def _forget(self, abandoned: asyncio.Future[None]) -> None:
+        """Removes a waiter that was cancelled, since its offset may never be reached."""
+        self._waiters = [entry for entry in self._waiters if entry[2] is not abandoned]
+        heapq.heapify(self._waiters)
+
+    def _publish(self, publication: Publication) -> None:
+        self._image = publication.image
+        try:
+            if not publication.delta.is_empty:
+                for listener in self._listeners:
+                    listener(publication.image, publication.delta)
+        finally:
+            self._wake()
+
+    def _wake(self) -> None:
+        while self._waiters and self._waiters[0][0] <= self._image.offset:
+            _, _, waiter = heapq.heappop(self._waiters)
+            if not waiter.done():
+                waiter.set_result(None)

@@ -1,0 +1,184 @@
+"""A real node in a subprocess, for tests of Kafka applications.
+
+    with Node(tmp_path / "data") as node:
+        producer = confluent_kafka.Producer({"bootstrap.servers": node.bootstrap})
+
+The node is the same `barnabas start` that a user runs, so a test sees no difference. It listens on a free port, which
+the same `Node` keeps when it is started again, as clients expect that survive a restart. Every wait is for a condition,
+with a deadline, and every failure shows the end of the node's log.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+START_DEADLINE_S: Final = 30.0
+STOP_DEADLINE_S: Final = 30.0
+LOG_TAIL_BYTES: Final = 8_192
+
+_READY: Final = re.compile(rb"^barnabas ready: (\S.*)$", re.MULTILINE)
+_ENDPOINT: Final = re.compile(r"\w+://(?P<host>\[[^]]+]|[^:,\s]+):(?P<port>\d+)")
+_POLL_INTERVAL_S: Final = 0.005
+
+
+class NodeError(Exception):
+    """A node did not start, stop or stay alive as requested; the text ends with the last lines of its log."""
+
+
+class Node:
+    """One broker process and its data folder.
+
+    `settings` are passed as `--set key=value`; those given to `start` or `restart` are added to them permanently.
+    Without a `port` the node picks a free one and announces it when it is ready. If `advertised.listeners` is among the
+    settings, it announces those instead, and a `port` must be given.
+    The log of every run is appended to `log_file`, which is beside the data folder by default.
+    """
+
+    def __init__(
+        self,
+        data_dir: str | os.PathLike[str],
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        settings: Mapping[str, str] | None = None,
+        log_file: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.data_dir = Path(data_dir)
+        self.host = host
+        self.port = port
+        self.settings: dict[str, str] = dict(settings or {})
+        self.log_file = Path(log_file) if log_file is not None else self.data_dir.with_name(self.data_dir.name + ".log")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """What a client takes as `bootstrap.servers`."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        return self._running().pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, settings: Mapping[str, str] | None = None, *, deadline_s: float = START_DEADLINE_S) -> Node:
+        """Starts the node, and returns when it has announced that it is ready."""
+        if self._process is not None:
+            raise NodeError(f"the node of {self.data_dir} has been started already: stop, kill or restart it")
+        self.settings.update(settings or {})
+        self.log_file.parent.mkdir(parents=True, exist_ok=True)
+        with self.log_file.open("ab") as log:
+            log_start = log.tell()
+            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter, arguments of the test
+                self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            )
+        try:
+            self._await_ready(log_start, time.monotonic() + deadline_s)
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def stop(self, *, deadline_s: float = STOP_DEADLINE_S) -> None:
+        """Stops the node cleanly (SIGTERM), and checks that its exit code is 0."""
+        code = self.end(signal.SIGTERM, deadline_s=deadline_s)
+        if code != 0:
+            raise NodeError(f"the node exited with code {code} after SIGTERM{self._log_tail()}")
+
+    def end(self, number: signal.Signals, *, deadline_s: float = STOP_DEADLINE_S) -> int:
+        """Sends a signal that should end the node, and returns its exit code."""
+        process = self._running()
+        process.send_signal(number)
+        try:
+            code = process.wait(deadline_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise NodeError(
+                f"the node was still running {deadline_s} s after {number.name}{self._log_tail()}"
+            ) from None
+        self._process = None
+        return code
+
+    def kill(self) -> None:
+        """Ends the node with SIGKILL, as abruptly as a power cut. Does nothing if it is not running."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def restart(self, settings: Mapping[str, str] | None = None) -> Node:
+        """Stops the node if it is running, and starts it again with the same folder and port."""
+        if self._process is not None:
+            self.stop()
+        return self.start(settings)
+
+    def log_text(self) -> str:
+        """The log of all runs of the node so far."""
+        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
+
+    def __enter__(self) -> Node:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is None:
+            return
+        if kind is None:
+            self.stop()
+        else:
+            self.kill()
+
+    def _command(self) -> list[str]:
+        command = [sys.executable, "-m", "barnabas", "start"]
+        command += ["--data-dir", str(self.data_dir), "--listen", f"{self.host}:{self.port}"]
+        for key, value in self.settings.items():
+            command += ["--set", f"{key}={value}"]
+        return command
+
+    def _await_ready(self, log_start: int, deadline: float) -> None:
+        process = self._running()
+        while True:
+            ready = _READY.search(self._log_from(log_start))
+            if ready is not None:
+                break
+            code = process.poll()
+            if code is not None:
+                raise NodeError(f"the node exited with code {code} before it was ready{self._log_tail()}")
+            if time.monotonic() > deadline:
+                raise NodeError(f"the node was not ready in time{self._log_tail()}")
+            time.sleep(_POLL_INTERVAL_S)
+        endpoint = _ENDPOINT.search(ready.group(1).decode())
+        if endpoint is None:
+            raise NodeError(f"no HOST:PORT in the ready line {ready.group(0)!r}")
+        if self.port == 0:
+            self.port = int(endpoint["port"])
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise NodeError(f"the node of {self.data_dir} is not running")
+        return self._process
+
+    def _log_from(self, position: int) -> bytes:
+        with self.log_file.open("rb") as log:
+            log.seek(position)
+            return log.read()
+
+    def _log_tail(self) -> str:
+        with self.log_file.open("rb") as log:
+            log.seek(0, os.SEEK_END)
+            log.seek(max(0, log.tell() - LOG_TAIL_BYTES))
+            return f"; the end of {self.log_file}:\n{log.read().decode(errors='replace')}"

@@ -1,0 +1,508 @@
+"""Requests that nobody in their right mind sends: of every API that a node serves but Produce and Fetch, as large as
+one likes.
+
+Each is made for a count, which is how many names, partitions or other elements it has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from barnabas.protocol import messages as m
+from barnabas.protocol.api import APIS, ApiKey
+from barnabas.protocol.headers import write_request_header
+from barnabas.protocol.uuids import Uuid
+from barnabas.protocol.varint import write_uvarint
+from tests.wire.connection import api_key_of, frame, request_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.protocol.compiler.structs import Message
+
+ALLOWED = 12_000
+"""As many structs or strings as a request may have that cannot be cut into pieces."""
+
+KNOWN_TOPIC = "known"
+KNOWN_PARTITIONS = 100
+KNOWN_GROUP = "known-group"
+TOPIC, BROKER, GROUP = 2, 4, 32
+NODE_ID = "1"
+
+
+@dataclass(frozen=True)
+class Hostile:
+    name: str
+    make: Callable[[int], bytes]
+    """The whole frame of a request with so many elements."""
+    count: int = 20_000
+    """That many in the short form of the test; about a megabyte."""
+    full_count: int = 300_000
+    is_for_controller: bool = False
+
+
+def names(count: int) -> list[str]:
+    return [f"name-{number}" for number in range(count)]
+
+
+def ids(count: int) -> list[Uuid]:
+    return [Uuid((number + 1).to_bytes(16)) for number in range(count)]
+
+
+def by(request: Callable[[int], Message], version: int) -> Callable[[int], bytes]:
+    return lambda count: request_frame(request(count), version)
+
+
+def resources(kind: Any, type_: int, name: Callable[[int], str], **more: Any) -> Callable[[int], list[Any]]:
+    return lambda count: [kind(resource_type=type_, resource_name=name(number), **more) for number in range(count)]
+
+
+def tagged(request: Message, version: int) -> Callable[[int], bytes]:
+    """A request with so many tagged fields that nobody knows, in its last struct."""
+
+    def make(count: int) -> bytes:
+        body = bytearray(request_frame(request, version)[4:])
+        assert body[-1] == 0
+        del body[-1]
+        write_uvarint(body, count)
+        field = bytearray()
+        write_uvarint(field, 1000)
+        write_uvarint(field, 0)
+        return frame(bytes(body + field * count))
+
+    return make
+
+
+def tagged_header(count: int) -> bytes:
+    out = bytearray()
+    write_request_header(out, ApiKey.METADATA, 12, 1, "tags")
+    del out[-1]
+    write_uvarint(out, count)
+    return frame(bytes(out + b"\x7f\x00" * count + b"\x01\x00\x00\x00"))
+
+
+def counted(request: type[Message], version: int) -> Callable[[int], bytes]:
+    """A request that claims many more elements than it has bytes."""
+
+    def make(count: int) -> bytes:
+        out = bytearray()
+        write_request_header(out, api_key_of(request), version, 1, "claims")
+        flexible_from = APIS[api_key_of(request)].flexible_from
+        assert flexible_from is None or version < flexible_from
+        return frame(bytes(out) + b"\x7f\xff\xff\xff" + bytes(count))
+
+    return make
+
+
+def offsets_of_one_topic(topic: str) -> Callable[[int], m.OffsetFetchRequest]:
+    request = m.OffsetFetchRequest
+    return lambda count: request(
+        group_id=KNOWN_GROUP, topics=[request.OffsetFetchRequestTopic(name=topic, partition_indexes=list(range(count)))]
+    )
+
+
+def offsets_of_groups(count: int) -> m.OffsetFetchRequest:
+    request = m.OffsetFetchRequest
+    topic = request.OffsetFetchRequestTopics(name=KNOWN_TOPIC, partition_indexes=[0])
+    return request(groups=[request.OffsetFetchRequestGroup(group_id=name, topics=[topic]) for name in names(count)])
+
+
+def offsets_of_a_group(count: int) -> m.OffsetFetchRequest:
+    request = m.OffsetFetchRequest
+    topics = [request.OffsetFetchRequestTopics(name=name, partition_indexes=[0, 1]) for name in names(count)]
+    return request(groups=[request.OffsetFetchRequestGroup(group_id=KNOWN_GROUP, topics=topics)])
+
+
+def list_offsets(topic: str, timestamp: int) -> Callable[[int], m.ListOffsetsRequest]:
+    request = m.ListOffsetsRequest
+    return lambda count: request(
+        replica_id=-1,
+        topics=[
+            request.ListOffsetsTopic(
+                name=topic,
+                partitions=[
+                    request.ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in range(count)
+                ],
+            )
+        ],
+    )
+
+
+def list_offsets_again(count: int) -> m.ListOffsetsRequest:
+    """The same few partitions over and over."""
+    request = m.ListOffsetsRequest
+    partitions = [request.ListOffsetsPartition(partition_index=index, timestamp=5) for index in range(KNOWN_PARTITIONS)]
+    topic = request.ListOffsetsTopic(name=KNOWN_TOPIC, partitions=partitions)
+    return request(replica_id=-1, topics=[topic] * (count // KNOWN_PARTITIONS))
+
+
+def leader_epochs(count: int) -> m.OffsetForLeaderEpochRequest:
+    request = m.OffsetForLeaderEpochRequest
+    partitions = [
+        request.OffsetForLeaderPartition(partition=index % KNOWN_PARTITIONS, leader_epoch=0) for index in range(count)
+    ]
+    return request(topics=[request.OffsetForLeaderTopic(topic=KNOWN_TOPIC, partitions=partitions)])
+
+
+def commit(topic: str) -> Callable[[int], m.OffsetCommitRequest]:
+    request = m.OffsetCommitRequest
+    return lambda count: request(
+        group_id=KNOWN_GROUP,
+        topics=[
+            request.OffsetCommitRequestTopic(
+                name=topic,
+                partitions=[
+                    request.OffsetCommitRequestPartition(partition_index=index % KNOWN_PARTITIONS, committed_offset=7)
+                    for index in range(count)
+                ],
+            )
+        ],
+    )
+
+
+def commit_in_transaction(count: int) -> m.TxnOffsetCommitRequest:
+    request = m.TxnOffsetCommitRequest
+    partitions = [
+        request.TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=7, committed_metadata="")
+        for index in range(count)
+    ]
+    topics = [request.TxnOffsetCommitRequestTopic(name=KNOWN_TOPIC, partitions=partitions)]
+    return request(transactional_id="t", group_id=KNOWN_GROUP, producer_id=1, producer_epoch=0, topics=topics)
+
+
+def delete_offsets(count: int) -> m.OffsetDeleteRequest:
+    request = m.OffsetDeleteRequest
+    partitions = [request.OffsetDeleteRequestPartition(partition_index=index) for index in range(count)]
+    return request(
+        group_id=KNOWN_GROUP, topics=[request.OffsetDeleteRequestTopic(name=KNOWN_TOPIC, partitions=partitions)]
+    )
+
+
+def add_partitions(count: int) -> m.AddPartitionsToTxnRequest:
+    request = m.AddPartitionsToTxnRequest
+    topic = request.AddPartitionsToTxnTopic(name=KNOWN_TOPIC, partitions=list(range(count)))
+    return request(
+        v3_and_below_transactional_id="t",
+        v3_and_below_producer_id=1,
+        v3_and_below_producer_epoch=0,
+        v3_and_below_topics=[topic],
+    )
+
+
+def add_transactions(count: int) -> m.AddPartitionsToTxnRequest:
+    request = m.AddPartitionsToTxnRequest
+    topic = request.AddPartitionsToTxnTopic(name=KNOWN_TOPIC, partitions=[0, 1])
+    return request(
+        transactions=[
+            request.AddPartitionsToTxnTransaction(transactional_id=name, producer_id=1, topics=[topic])
+            for name in names(count)
+        ]
+    )
+
+
+def markers(count: int) -> m.WriteTxnMarkersRequest:
+    request = m.WriteTxnMarkersRequest
+    topic = request.WritableTxnMarkerTopic(name="unknown", partition_indexes=[0, 1])
+    return request(
+        markers=[
+            request.WritableTxnMarker(producer_id=number, producer_epoch=0, topics=[topic]) for number in range(count)
+        ]
+    )
+
+
+def marker_of_many(count: int) -> m.WriteTxnMarkersRequest:
+    request = m.WriteTxnMarkersRequest
+    topic = request.WritableTxnMarkerTopic(name="unknown", partition_indexes=list(range(count)))
+    return request(markers=[request.WritableTxnMarker(producer_id=1, producer_epoch=0, topics=[topic])])
+
+
+def describe_producers(count: int) -> m.DescribeProducersRequest:
+    request = m.DescribeProducersRequest
+    return request(topics=[request.TopicRequest(name=KNOWN_TOPIC, partition_indexes=list(range(count)))])
+
+
+def create_topics(count: int) -> m.CreateTopicsRequest:
+    request = m.CreateTopicsRequest
+    topics = [request.CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names(count)]
+    return request(topics=topics, timeout_ms=60_000, validate_only=True)
+
+
+def create_known_topics(count: int) -> m.CreateTopicsRequest:
+    request = m.CreateTopicsRequest
+    topics = [request.CreatableTopic(name=f"bad name {number}", num_partitions=0) for number in range(count)]
+    return request(topics=topics, timeout_ms=60_000)
+
+
+def create_assigned_topic(count: int) -> m.CreateTopicsRequest:
+    request = m.CreateTopicsRequest
+    assignments = [request.CreatableReplicaAssignment(partition_index=n, broker_ids=[1]) for n in range(count)]
+    topic = request.CreatableTopic(name="assigned", num_partitions=-1, replication_factor=-1, assignments=assignments)
+    return request(topics=[topic], timeout_ms=60_000, validate_only=True)
+
+
+def delete_topics(count: int) -> m.DeleteTopicsRequest:
+    return m.DeleteTopicsRequest(topic_names=names(count), timeout_ms=60_000)
+
+
+def delete_topic_ids(count: int) -> m.DeleteTopicsRequest:
+    states = [m.DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=each) for each in ids(count)]
+    return m.DeleteTopicsRequest(topics=states, timeout_ms=60_000)
+
+
+def create_partitions(count: int) -> m.CreatePartitionsRequest:
+    request = m.CreatePartitionsRequest
+    topics = [request.CreatePartitionsTopic(name=name, count=2, assignments=None) for name in names(count)]
+    return request(topics=topics, timeout_ms=60_000)
+
+
+def alter(type_: int, name: Callable[[int], str], key: str, value: str) -> Callable[[int], m.AlterConfigsRequest]:
+    request = m.AlterConfigsRequest
+    configs = [request.AlterableConfig(name=key, value=value)]
+    make = resources(request.AlterConfigsResource, type_, name, configs=configs)
+    return lambda count: request(resources=make(count), validate_only=True)
+
+
+def alter_many_keys(count: int) -> m.AlterConfigsRequest:
+    request = m.AlterConfigsRequest
+    configs = [request.AlterableConfig(name=name, value="1") for name in names(count)]
+    resource = request.AlterConfigsResource(resource_type=TOPIC, resource_name=KNOWN_TOPIC, configs=configs)
+    return request(resources=[resource], validate_only=True)
+
+
+def alter_incrementally(
+    type_: int, name: Callable[[int], str], key: str, value: str
+) -> Callable[[int], m.IncrementalAlterConfigsRequest]:
+    request = m.IncrementalAlterConfigsRequest
+    configs = [request.AlterableConfig(name=key, config_operation=0, value=value)]
+    make = resources(request.AlterConfigsResource, type_, name, configs=configs)
+    return lambda count: request(resources=make(count), validate_only=True)
+
+
+def describe(type_: int, name: Callable[[int], str]) -> Callable[[int], m.DescribeConfigsRequest]:
+    request = m.DescribeConfigsRequest
+    make = resources(request.DescribeConfigsResource, type_, name, configuration_keys=None)
+    return lambda count: request(resources=make(count), include_synonyms=True)
+
+
+def describe_keys(count: int) -> m.DescribeConfigsRequest:
+    resource = m.DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=TOPIC, resource_name=KNOWN_TOPIC, configuration_keys=names(count)
+    )
+    return m.DescribeConfigsRequest(resources=[resource])
+
+
+def join(count: int) -> m.JoinGroupRequest:
+    protocols = [m.JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=b"") for name in names(count)]
+    return m.JoinGroupRequest(
+        group_id="joined",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="x",
+        protocols=protocols,
+    )
+
+
+def join_with_bytes(count: int) -> m.JoinGroupRequest:
+    protocol = m.JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=bytes(50 * count))
+    return m.JoinGroupRequest(
+        group_id="joined",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="x",
+        protocols=[protocol],
+    )
+
+
+def sync(count: int) -> m.SyncGroupRequest:
+    assignments = [
+        m.SyncGroupRequest.SyncGroupRequestAssignment(member_id=name, assignment=b"") for name in names(count)
+    ]
+    return m.SyncGroupRequest(
+        group_id="joined",
+        generation_id=1,
+        member_id="m",
+        protocol_type="x",
+        protocol_name="range",
+        assignments=assignments,
+    )
+
+
+def leave(count: int) -> m.LeaveGroupRequest:
+    members = [m.LeaveGroupRequest.MemberIdentity(member_id=name) for name in names(count)]
+    return m.LeaveGroupRequest(group_id=KNOWN_GROUP, members=members)
+
+
+def consumer_heartbeat(count: int) -> m.ConsumerGroupHeartbeatRequest:
+    return m.ConsumerGroupHeartbeatRequest(
+        group_id="newer",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=10_000,
+        subscribed_topic_names=names(count),
+        topic_partitions=[],
+    )
+
+
+def metadata(topics: Callable[[int], list[Any]]) -> Callable[[int], m.MetadataRequest]:
+    return lambda count: m.MetadataRequest(topics=topics(count))
+
+
+def topic_partitions(count: int) -> m.DescribeTopicPartitionsRequest:
+    request = m.DescribeTopicPartitionsRequest
+    return request(topics=[request.TopicRequest(name=name) for name in names(count)])
+
+
+def elect(count: int) -> m.ElectLeadersRequest:
+    request = m.ElectLeadersRequest
+    topic = request.TopicPartitions(topic=KNOWN_TOPIC, partitions=list(range(count)))
+    return request(topic_partitions=[topic], timeout_ms=1000)
+
+
+def elect_many(count: int) -> m.ElectLeadersRequest:
+    request = m.ElectLeadersRequest
+    topics = [request.TopicPartitions(topic=name, partitions=[0]) for name in names(count)]
+    return request(topic_partitions=topics, timeout_ms=1000)
+
+
+def alter_partition(count: int) -> m.AlterPartitionRequest:
+    request = m.AlterPartitionRequest
+    isr = [request.BrokerState(broker_id=1)]
+    partitions = [request.PartitionData(partition_index=n, new_isr_with_epochs=isr) for n in range(count)]
+    return request(broker_id=1, broker_epoch=0, topics=[request.TopicData(topic_id=ids(1)[0], partitions=partitions)])
+
+
+def assign_dirs(count: int) -> m.AssignReplicasToDirsRequest:
+    request = m.AssignReplicasToDirsRequest
+    partitions = [request.PartitionData(partition_index=n) for n in range(count)]
+    topic = request.TopicData(topic_id=ids(1)[0], partitions=partitions)
+    return request(broker_id=1, broker_epoch=0, directories=[request.DirectoryData(id=ids(1)[0], topics=[topic])])
+
+
+def register(count: int) -> m.BrokerRegistrationRequest:
+    request = m.BrokerRegistrationRequest
+    features = [request.Feature(name=name, min_supported_version=0, max_supported_version=1) for name in names(count)]
+    return request(broker_id=9, cluster_id="another", incarnation_id=ids(1)[0], features=features)
+
+
+def heartbeat_dirs(count: int) -> m.BrokerHeartbeatRequest:
+    return m.BrokerHeartbeatRequest(broker_id=9, broker_epoch=0, offline_log_dirs=ids(count))
+
+
+def known(_: int) -> str:
+    return KNOWN_TOPIC
+
+
+def unknown(number: int) -> str:
+    return f"name-{number}"
+
+
+def node_id(_: int) -> str:
+    return NODE_ID
+
+
+_topic = m.MetadataRequest.MetadataRequestTopic
+
+HOSTILE: list[Hostile] = [
+    Hostile("metadata-names", by(metadata(lambda n: [_topic(name=each) for each in names(n)]), 1), 100_000, 1_000_000),
+    Hostile("metadata-known", by(metadata(lambda n: [_topic(name=KNOWN_TOPIC)] * n), 12), 100_000, 1_000_000),
+    Hostile("metadata-ids", by(metadata(lambda n: [_topic(name=None, topic_id=each) for each in ids(n)]), 12)),
+    Hostile("metadata-nameless", by(metadata(lambda n: [_topic(name=None)] * n), 12), 100_000, 1_000_000),
+    Hostile(
+        "metadata-100MiB",
+        lambda n: frame(bytes.fromhex("0003 0001 00000001 ffff") + (n // 2).to_bytes(4) + bytes(n)),
+        8 << 20,
+        (100 << 20) - 100,
+    ),
+    Hostile("describe-groups", by(lambda n: m.DescribeGroupsRequest(groups=names(n)), 5)),
+    Hostile("describe-known-group", by(lambda n: m.DescribeGroupsRequest(groups=[KNOWN_GROUP] * n), 4)),
+    Hostile("delete-groups", by(lambda n: m.DeleteGroupsRequest(groups_names=names(n)), 2)),
+    Hostile("consumer-group-describe", by(lambda n: m.ConsumerGroupDescribeRequest(group_ids=names(n)), 1)),
+    Hostile("share-group-describe", by(lambda n: m.ShareGroupDescribeRequest(group_ids=names(n)), 1)),
+    Hostile("streams-group-describe", by(lambda n: m.StreamsGroupDescribeRequest(group_ids=names(n)), 0)),
+    Hostile("list-groups", by(lambda n: m.ListGroupsRequest(states_filter=names(n)), 5), ALLOWED),
+    Hostile("offset-fetch-known", by(offsets_of_one_topic(KNOWN_TOPIC), 5)),
+    Hostile("offset-fetch-unknown", by(offsets_of_one_topic("unknown"), 1)),
+    Hostile("offset-fetch-groups", by(offsets_of_groups, 8)),
+    Hostile("offset-fetch-topics", by(offsets_of_a_group, 9)),
+    Hostile("offset-commit", by(commit(KNOWN_TOPIC), 8)),
+    Hostile("offset-commit-unknown", by(commit("unknown"), 2)),
+    Hostile("offset-delete", by(delete_offsets, 0)),
+    Hostile("find-coordinator", by(lambda n: m.FindCoordinatorRequest(coordinator_keys=names(n)), 6)),
+    Hostile("join-group", by(join, 5), ALLOWED),
+    Hostile("join-group-refused", by(join, 5)),
+    Hostile("join-group-bytes", by(join_with_bytes, 5), full_count=2_000_000),
+    Hostile("sync-group", by(sync, 5), ALLOWED),
+    Hostile("sync-group-refused", by(sync, 5)),
+    Hostile("leave-group", by(leave, 4)),
+    Hostile("consumer-group-heartbeat", by(consumer_heartbeat, 1), ALLOWED),
+    Hostile("consumer-group-heartbeat-refused", by(consumer_heartbeat, 1)),
+    Hostile("list-offsets-unknown", by(list_offsets("unknown", 5), 7)),
+    Hostile("list-offsets-known", by(list_offsets(KNOWN_TOPIC, 5), 7)),
+    Hostile("list-offsets-again", by(list_offsets_again, 7)),
+    Hostile("offset-for-leader-epoch", by(leader_epochs, 4)),
+    Hostile("describe-producers", by(describe_producers, 0)),
+    Hostile("describe-transactions", by(lambda n: m.DescribeTransactionsRequest(transactional_ids=names(n)), 0)),
+    Hostile("list-transactions", by(lambda n: m.ListTransactionsRequest(state_filters=names(n)), 1), ALLOWED),
+    Hostile("add-partitions-to-txn", by(add_partitions, 3), 10_000),
+    Hostile("add-transactions", by(add_transactions, 4)),
+    Hostile("write-txn-markers", by(markers, 1)),
+    Hostile("write-txn-marker", by(marker_of_many, 1), 10_000),
+    Hostile("txn-offset-commit", by(commit_in_transaction, 3)),
+    Hostile("describe-configs-topic", by(describe(TOPIC, known), 4), 500),
+    Hostile("describe-configs-broker", by(describe(BROKER, node_id), 4), 100, 20_000),
+    Hostile("describe-configs-unknown", by(describe(TOPIC, unknown), 1)),
+    Hostile("describe-configs-keys", by(describe_keys, 4), ALLOWED),
+    Hostile("describe-configs-keys-refused", by(describe_keys, 4)),
+    Hostile("describe-topic-partitions", by(topic_partitions, 0), full_count=1_000_000),
+    Hostile(
+        "tags",
+        tagged(m.ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4),
+        200_000,
+        20_000_000,
+    ),
+    Hostile("heartbeat-tags", tagged(m.HeartbeatRequest(group_id="g", member_id="m"), 4), 200_000, 20_000_000),
+    Hostile("header-tags", tagged_header, 200_000, 20_000_000),
+    Hostile("claimed-count", counted(m.MetadataRequest, 1), 1_000_000, 50_000_000),
+]
+_CONTROLLED: list[Hostile] = [
+    Hostile("create-topics", by(create_topics, 7), 3_000, 100_000),
+    Hostile("create-bad-topics", by(create_known_topics, 7), 10_000, 100_000),
+    Hostile("create-assigned-topic", by(create_assigned_topic, 7), 9_000, 1_000_000),
+    Hostile("delete-topics", by(delete_topics, 5), 10_000, 1_000_000),
+    Hostile("delete-topic-ids", by(delete_topic_ids, 6)),
+    Hostile("create-partitions", by(create_partitions, 3), 10_000, 100_000),
+    Hostile("alter-configs-topic", by(alter(TOPIC, unknown, "retention.ms", "5"), 2), 10_000, 100_000),
+    Hostile("alter-configs-broker", by(alter(BROKER, node_id, "log.retention.ms", "5"), 2), 10_000, 100_000),
+    Hostile("alter-configs-keys", by(alter_many_keys, 2), 10_000, 1_000_000),
+    Hostile("alter-configs-brokers", by(alter(BROKER, str, "log.retention.ms", "5"), 2), 10_000, 100_000),
+    Hostile(
+        "incremental-alter-configs", by(alter_incrementally(TOPIC, unknown, "retention.ms", "5"), 1), 10_000, 100_000
+    ),
+    Hostile(
+        "incremental-alter-groups",
+        by(alter_incrementally(GROUP, unknown, "consumer.session.timeout.ms", "50000"), 1),
+        10_000,
+        100_000,
+    ),
+]
+HOSTILE += _CONTROLLED
+HOSTILE += [
+    Hostile(f"controller:{each.name}", each.make, each.count, each.full_count, is_for_controller=True)
+    for each in _CONTROLLED
+]
+HOSTILE += [
+    Hostile("controller:elect-leaders", by(elect, 2), 10_000, is_for_controller=True),
+    Hostile("controller:elect-many", by(elect_many, 2), 10_000, is_for_controller=True),
+    Hostile("controller:alter-partition", by(alter_partition, 3), ALLOWED, is_for_controller=True),
+    Hostile("controller:assign-dirs", by(assign_dirs, 0), ALLOWED, is_for_controller=True),
+    Hostile("controller:register", by(register, 4), ALLOWED, is_for_controller=True),
+    Hostile("controller:heartbeat", by(heartbeat_dirs, 1), is_for_controller=True),
+    Hostile(
+        "controller:tags",
+        tagged(m.UnregisterBrokerRequest(broker_id=9), 0),
+        200_000,
+        20_000_000,
+        is_for_controller=True,
+    ),
+]
