@@ -65,6 +65,13 @@ class ClusterView:
     def alive(self) -> list[Node]:
         return [node for node in self.nodes if not node.is_fenced]
 
+    @property
+    def bootstrap(self) -> list[Node]:
+        """The brokers to name to a client that looks for some. A client that learns of no broker at all may have nobody
+        left to ask, and librdkafka never recovers from that: so while all are fenced, which the only broker of a
+        cluster is in the moment before it stops, all are named."""
+        return self.alive or self.nodes
+
     def is_alive(self, broker_id: int) -> bool:
         return broker_id in self._directories
 

@@ -182,7 +182,7 @@ class AnswerEncoder:
                 m.MetadataResponse.MetadataResponseBroker(
                     node_id=node.id, host=node.host, port=node.port, rack=node.rack
                 )
-                for node in view.alive
+                for node in view.bootstrap
             ],
             cluster_id=image.cluster_id,
             controller_id=view.controller_id(node_id),

@@ -163,6 +163,12 @@ def test_fenced_brokers_are_neither_listed_nor_the_controller() -> None:
     assert response.controller_id == 2
 
 
+def test_a_client_never_learns_of_no_broker_at_all() -> None:
+    """The only broker of a cluster is fenced in the moment before it stops."""
+    image = an_image([], [a_registration(fenced=True)])
+    assert [broker.node_id for broker in ask(m.MetadataRequest(topics=[]), image=image).brokers] == [NODE_ID]
+
+
 @pytest.mark.parametrize(
     ("version", "leader", "error"),
     [
