@@ -1,4 +1,4 @@
-"""A broker: what its handlers and chores work with, and its way from the first image to a clean end.
+"""A broker: its parts, what each of them is given of the others, and its way from the first image to a clean end.
 
 Starting goes from the inside out: logs, registration, chores. Stopping goes the other way, so that nothing is
 acknowledged that is not on its way to the disk. The listeners are opened and closed by whoever runs the broker.
@@ -10,7 +10,19 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from barnabas.broker.api.api_state import ApiState
+from barnabas.broker.api.admin.metadata_answer import MetadataAnswers
+from barnabas.broker.api.admin.topic_creations import TopicCreations
+from barnabas.broker.api.api_versions import ApiVersionsAnswers
+from barnabas.broker.api.environments import (
+    AdminEnvironment,
+    FetchEnvironment,
+    GroupEnvironment,
+    ProduceEnvironment,
+    TransactionEnvironment,
+)
+from barnabas.broker.api.fetch.fetch_sessions import FetchSessions
+from barnabas.broker.api.fetch.timestamp_search import TimestampSearch
+from barnabas.broker.api.produce.produce_lanes import Lanes
 from barnabas.broker.coordinators.coordinator_spec import CoordinatorEnvironment
 from barnabas.broker.coordinators.group_coordinator import GroupCoordinator
 from barnabas.broker.coordinators.transaction_coordinator import TransactionCoordinator
@@ -19,10 +31,10 @@ from barnabas.broker.directories import Directories
 from barnabas.broker.flusher import Flusher
 from barnabas.broker.image_subscriber import ImageSubscriber
 from barnabas.broker.lifecycle import NO_EPOCH, BrokerIdentity, BrokerLifecycle
+from barnabas.broker.live_config import LiveConfig
 from barnabas.broker.maintenance import Maintenance
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.config.topic_config import resolve_topic_config
-from barnabas.config.values import ConfigError
 from barnabas.metadata.image import MetadataImage
 from barnabas.net.purgatory import Purgatory
 from barnabas.replication.log_store import LogStore
@@ -69,61 +81,108 @@ class BrokerEnvironment(NamedTuple):
 
 
 class Broker:
-    """Attributes without an underscore are for handlers and chores."""
-
     def __init__(self, config: BrokerConfig, environment: BrokerEnvironment) -> None:
-        self.config = config
-        self.node_id = config.node_id
-        self.cluster_id = environment.cluster_id
-        self.loop = asyncio.get_running_loop()
-        self.clock = environment.clock
-        self.disk = environment.disk
-        self.random = environment.random
-        self.processes = environment.processes
-        self.purgatory = Purgatory(self.loop)
-        self.fetch_bytes_max = config.fetch_max_bytes
-        self._static_config = config
         self._environment = environment
+        self._node_id = config.node_id
+        self._loop = asyncio.get_running_loop()
+        self._settings = LiveConfig(config, environment.on_configured)
+        self._clock, self._disk, self._random = environment.clock, environment.disk, environment.random
+        self._publisher, self._channel = environment.publisher, environment.channel
         self._writers = environment.threads.pool("writes", config.background_threads)
         self._readers = environment.threads.pool("reads", READER_THREADS)
-        self.store = LogStore(environment.dirs, self.run_in_thread, self._log_rolled)
-        self.flusher = Flusher(self.disk, self.run_in_thread, self.store.report_failure)
-        self.replicas = ReplicaManager(self.node_id, self.store, self.purgatory, self.clock, self.run_in_thread)
-        self.metadata = environment.publisher
-        self.channel = environment.channel
-        self._subscriber = ImageSubscriber(MetadataImage(self.cluster_id), self._apply_image)
+        self._purgatory = Purgatory(self._loop)
+        self._store = LogStore(environment.dirs, self.run_in_thread, self._log_rolled)
+        self._flusher = Flusher(self._disk, self.run_in_thread, self._store.report_failure)
+        self._replicas = ReplicaManager(self._node_id, self._store, self._purgatory, self._clock, self.run_in_thread)
+        self._metadata = ImageSubscriber(MetadataImage(environment.cluster_id), self._apply_image)
         self._following: asyncio.Task[None] | None = None
-        self.api = ApiState(self)
-        self.producer_ids = ProducerIds(self.node_id, self.channel, lambda: self.image)
+        self._topic_creations = TopicCreations(self._channel, self._settings)
+        self._producer_ids = ProducerIds(self._node_id, self._channel, lambda: self._metadata.image)
         coordinators = self._coordinator_environment()
-        self.groups = GroupCoordinator(coordinators)
-        self.markers = MarkerWriter(coordinators, self.groups)
-        self.transactions = TransactionCoordinator(coordinators, self.markers, self.producer_ids)
-        self._directories = Directories(self, environment.metadata_folder.rstrip("/") or "/")
+        self._groups = GroupCoordinator(coordinators)
+        self._markers = MarkerWriter(coordinators, self._groups)
+        self._transactions = TransactionCoordinator(coordinators, self._markers, self._producer_ids)
+        self._directories = Directories(
+            self._node_id,
+            environment.metadata_folder.rstrip("/") or "/",
+            self._store,
+            self._replicas,
+            self._publisher,
+            self._channel,
+            environment.on_failure,
+        )
         self._has_controller = True
-        self._maintenance = Maintenance(self)
+        self._maintenance = Maintenance(
+            self._store,
+            self._replicas,
+            self._flusher,
+            self._settings,
+            clock=self._clock,
+            disk=self._disk,
+            run_in_thread=self.run_in_thread,
+        )
         self._lifecycle: BrokerLifecycle | None = None
-
-    @property
-    def image(self) -> MetadataImage:
-        """The newest metadata whose consequences are all in place here."""
-        return self._subscriber.image
-
-    async def settled(self) -> None:
-        """Returns when all metadata that was committed until now is in effect here."""
-        await self._subscriber.settled()
 
     def _coordinator_environment(self) -> CoordinatorEnvironment:
         return CoordinatorEnvironment(
-            replicas=self.replicas,
-            purgatory=self.purgatory,
-            flusher=self.flusher,
-            clock=self.clock,
-            disk=self.disk,
-            loop=self.loop,
+            replicas=self._replicas,
+            purgatory=self._purgatory,
+            flusher=self._flusher,
+            clock=self._clock,
+            disk=self._disk,
+            loop=self._loop,
             run_in_thread=self.read_in_thread,
-            image=lambda: self.image,
-            config=lambda: self.config,
+            image=lambda: self._metadata.image,
+            config=lambda: self._settings.config,
+        )
+
+    def environments(self) -> tuple[object, ...]:
+        """What the handlers of this broker's APIs work with, one for each family of them."""
+        sessions_max = self._settings.config.max_incremental_fetch_session_cache_slots
+        return (
+            ApiVersionsAnswers(self._metadata, self._publisher),
+            ProduceEnvironment(
+                replicas=self._replicas,
+                lanes=Lanes(self._replicas),
+                transactions=self._transactions,
+                flusher=self._flusher,
+                purgatory=self._purgatory,
+                settings=self._settings,
+            ),
+            FetchEnvironment(
+                replicas=self._replicas,
+                sessions=FetchSessions(sessions_max, self._purgatory, self._random),
+                purgatory=self._purgatory,
+                clock=self._clock,
+                settings=self._settings,
+                timestamps=TimestampSearch(self._disk, self.read_in_thread, self._environment.processes),
+                warm=self.warm,
+            ),
+            GroupEnvironment(
+                groups=self._groups,
+                metadata=self._metadata,
+                settings=self._settings,
+                random=self._random,
+                topic_creations=self._topic_creations,
+            ),
+            TransactionEnvironment(
+                transactions=self._transactions,
+                markers=self._markers,
+                producer_ids=self._producer_ids,
+                groups=self._groups,
+                replicas=self._replicas,
+                metadata=self._metadata,
+                settings=self._settings,
+            ),
+            AdminEnvironment(
+                node_id=self._node_id,
+                cluster_id=self._environment.cluster_id,
+                metadata=self._metadata,
+                settings=self._settings,
+                channel=self._channel,
+                topic_creations=self._topic_creations,
+                answers=MetadataAnswers(),
+            ),
         )
 
     def run_in_thread(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
@@ -137,71 +196,67 @@ class Broker:
     def warm(self, parts: Sequence[FilePart], done: Callable[[BaseException | None], None]) -> None:
         """Brings file ranges into the page cache in a thread, so that sending them does not wait for the device."""
         for part in parts:
-            self.disk.read_in_order(part.file.fd)
-        warming = self.read_in_thread(load, self.disk, parts)
+            self._disk.read_in_order(part.file.fd)
+        warming = self.read_in_thread(load, self._disk, parts)
         warming.add_done_callback(lambda future: done(future.exception()))
 
     # ── start ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def subscribe(self) -> None:
         """Takes images from the publisher from now on, the first of them at once."""
-        publisher = self.metadata
-        publisher.attach(self.loop)
-        publisher.add_listener(self._subscriber.image_published)
+        publisher = self._publisher
+        publisher.attach(self._loop)
+        publisher.add_listener(self._metadata.image_published)
         initial = publisher.image
-        self._take_dynamic_config(initial)
-        self._subscriber.image_published(initial, initial.diff(self._subscriber.image))
+        self._settings.follow(initial)
+        self._metadata.image_published(initial, initial.diff(self._metadata.image))
 
     def open_logs(self) -> asyncio.Future[int]:
         """Opens every log that the folders hold, in threads. Gives the broker epoch of the last clean stop."""
-        return self.run_in_thread(self._open_logs, self.metadata.image)
+        return self.run_in_thread(self._open_logs, self._publisher.image)
 
     async def start(self, endpoints: Sequence[Endpoint], previous_epoch: int) -> None:
         """Registers with the controller and returns when clients can be served at `endpoints`."""
-        self._following = asyncio.ensure_future(self._subscriber.run())
+        self._following = asyncio.ensure_future(self._metadata.run())
         self._following.add_done_callback(self._following_ended)
         self._lifecycle = BrokerLifecycle(
             self._identity(endpoints, previous_epoch),
-            self.channel,
-            self.metadata,
-            heartbeat_interval_ms=self.config.broker_heartbeat_interval_ms,
+            self._channel,
+            self._publisher,
+            heartbeat_interval_ms=self._settings.config.broker_heartbeat_interval_ms,
             on_failure=self._environment.on_failure,
         )
         await self._lifecycle.start()
         self._directories.registered(self._lifecycle)
-        await self.settled()
-        self.store.set_unclaimed_aside()
+        await self._metadata.settled()
+        self._store.set_unclaimed_aside()
         self._maintenance.start()
 
     def _open_logs(self, image: MetadataImage) -> int:
         def config_of(partition: TopicPartition) -> TopicConfig:
-            return resolve_topic_config(image.configs.of_topic(partition.topic), self.config)
+            return resolve_topic_config(image.configs.of_topic(partition.topic), self._settings.config)
 
-        return self.store.open(
+        return self._store.open(
             config_of,
             threads=self._environment.threads,
-            threads_per_dir=self.config.num_recovery_threads_per_data_dir,
-            producer_expiration_ms=self.config.producer_id_expiration_ms,
+            threads_per_dir=self._settings.config.num_recovery_threads_per_data_dir,
+            producer_expiration_ms=self._settings.config.producer_id_expiration_ms,
             on_progress=log_progress,
         )
 
     def _identity(self, endpoints: Sequence[Endpoint], previous_epoch: int) -> BrokerIdentity:
         return BrokerIdentity(
-            self.node_id,
-            self.cluster_id,
-            self.random.uuid(),
+            self._node_id,
+            self._environment.cluster_id,
+            self._random.uuid(),
             tuple(endpoints),
-            tuple(open_dir.directory_id for open_dir in self.store.online),
-            self.config.broker_rack,
+            tuple(open_dir.directory_id for open_dir in self._store.online),
+            self._settings.config.broker_rack,
             previous_epoch,
         )
 
     def _log_rolled(self, log: PartitionLog) -> None:
-        self.flusher.flush_soon(log)
-
-    def fail(self, error: BaseException) -> None:
-        """Something has failed without which the broker cannot be trusted: the node stops."""
-        self._environment.on_failure(error)
+        self._flusher.flush_soon(log)
 
     def controller_failed(self, error: Exception) -> None:
         """The controller of this node is gone, perhaps with the folder of its log."""
@@ -212,26 +267,12 @@ class Broker:
     # ── following the metadata ───────────────────────────────────────────────────────────────────────────────
 
     async def _apply_image(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        self._take_dynamic_config(image)
-        self.groups.reconfigure(self.config)
-        await self.replicas.apply(image, delta, self.config)
+        self._settings.follow(image)
+        self._groups.reconfigure(self._settings.config)
+        await self._replicas.apply(image, delta, self._settings.config)
         if delta.deleted_topics:
-            self.groups.topics_deleted(delta.deleted_topics)
+            self._groups.topics_deleted(delta.deleted_topics)
         self._directories.say_where_partitions_are()
-
-    def _take_dynamic_config(self, image: MetadataImage) -> None:
-        cluster_default, own = image.configs.of_broker(""), image.configs.of_broker(self.node_id)
-        try:
-            config = self._static_config.with_dynamic(cluster_default, own)
-        except ConfigError as error:
-            logger.error("the dynamic configuration is not taken over: %s", error)
-            return
-        for name, reason in config.ignored_dynamic.items():
-            if self.config.ignored_dynamic.get(name) != reason:
-                logger.warning("the dynamic setting %s has no effect: %s", name, reason)
-        self.config = config
-        self.fetch_bytes_max = config.fetch_max_bytes
-        self._environment.on_configured(config)
 
     def _following_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -246,27 +287,27 @@ class Broker:
             # Without a controller nobody could let this broker go.
             await take_step(self._lifecycle.stop() if self._has_controller else self._lifecycle.abandon())
         await take_step(self._directories.close())
-        self.transactions.close()
-        self.groups.close()
-        self.purgatory.complete_all()
-        self.purgatory.close()
+        self._transactions.close()
+        self._groups.close()
+        self._purgatory.complete_all()
+        self._purgatory.close()
 
     async def close(self, take_step: TakeStep) -> None:
         """Writes and syncs everything. To be called when no connection is left."""
-        await take_step(self.producer_ids.close())
-        await take_step(self.api.close())
-        await take_step(self.processes.close())
+        await take_step(self._producer_ids.close())
+        await take_step(self._topic_creations.close())
+        await take_step(self._environment.processes.close())
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
-        await take_step(self.flusher.close())
+        await take_step(self._flusher.close())
         epoch = self._lifecycle.epoch if self._lifecycle is not None else NO_EPOCH
-        offsets = {hosted.log: hosted.state.high_watermark.offset for hosted in self.replicas}
-        await take_step(self.run_in_thread(self.store.close, offsets, epoch))
+        offsets = {hosted.log: hosted.state.high_watermark.offset for hosted in self._replicas}
+        await take_step(self.run_in_thread(self._store.close, offsets, epoch))
 
     def release(self) -> None:
         """Takes no more images and ends the threads. To be called when the quorum has stopped."""
-        self.metadata.detach()
+        self._publisher.detach()
         self._writers.shutdown()
         self._readers.shutdown()
 

@@ -18,10 +18,15 @@ from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 
 if TYPE_CHECKING:
-    from barnabas.broker.broker import Broker
+    from collections.abc import Callable
+
+    from barnabas.broker.controller_channel import ControllerChannel
     from barnabas.broker.lifecycle import BrokerLifecycle
     from barnabas.log.folder.data_dir import DataDir
     from barnabas.protocol.uuids import Uuid
+    from barnabas.raft.image_publisher import ImagePublisher
+    from barnabas.replication.log_store import LogStore
+    from barnabas.replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger("barnabas.logs")
 
@@ -37,14 +42,30 @@ class FailedFolderError(Exception):
 class Directories:
     """To be used on the broker's event loop."""
 
-    def __init__(self, broker: Broker, metadata_folder: str) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        node_id: int,
+        metadata_folder: str,
+        store: LogStore,
+        replicas: ReplicaManager,
+        publisher: ImagePublisher,
+        channel: ControllerChannel,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        """`on_failure` is told of a failed folder without which the node must stop."""
+        self._node_id = node_id
         self._metadata_folder = metadata_folder
+        self._store = store
+        self._replicas = replicas
+        self._publisher = publisher
+        self._channel = channel
+        self._on_failure = on_failure
+        self._loop = asyncio.get_running_loop()
         self._lifecycle: BrokerLifecycle | None = None
         self._failed: list[Uuid] = []
         self._assigning: asyncio.Task[None] | None = None
         self._is_closed = False
-        broker.store.on_failed_dir = self._dir_failed
+        store.on_failed_dir = self._dir_failed
 
     def registered(self, lifecycle: BrokerLifecycle) -> None:
         """The cluster knows this broker: from now on it can be told something."""
@@ -63,22 +84,21 @@ class Directories:
 
     def metadata_log_failed(self, error: OSError) -> None:
         """What the metadata log could not write or sync puts the data in the same folder in doubt too."""
-        for _, data_dir in self._broker.store.online:
+        for _, data_dir in self._store.online:
             if data_dir.path == self._metadata_folder:
-                self._broker.store.fail(data_dir, error)
+                self._store.fail(data_dir, error)
 
     def _dir_failed(self, data_dir: DataDir, error: OSError) -> None:
         # Found out amid an append or a look at partitions: what follows changes them.
-        self._broker.loop.call_soon(self._take_offline, data_dir, error)
+        self._loop.call_soon(self._take_offline, data_dir, error)
 
     def _take_offline(self, data_dir: DataDir, error: OSError) -> None:
-        broker = self._broker
-        directory = broker.store.id_of(data_dir)
+        directory = self._store.id_of(data_dir)
         self._failed.append(directory)
-        count = broker.replicas.take_offline(data_dir, error)
+        count = self._replicas.take_offline(data_dir, error)
         logger.error("%s has failed and is offline with its %d partitions: %s", data_dir.path, count, error)
         if data_dir.path == self._metadata_folder:
-            broker.fail(FailedFolderError(f"{data_dir.path}, the folder of the metadata log, has failed: {error}"))
+            self._on_failure(FailedFolderError(f"{data_dir.path}, the folder of the metadata log, has failed: {error}"))
         elif self._lifecycle is not None:
             self._lifecycle.directory_failed(directory)
 
@@ -86,10 +106,10 @@ class Directories:
 
     def say_where_partitions_are(self) -> None:
         """Tells the controller of partitions that are elsewhere than it knows, if there are any."""
-        if not self._broker.replicas.misplaced or self._assigning is not None or self._is_closed:
+        if not self._replicas.misplaced or self._assigning is not None or self._is_closed:
             return
         # The image that is taking effect may be the first with features, and the one in effect have none yet.
-        version = self._broker.metadata.image.features.metadata_version
+        version = self._publisher.image.features.metadata_version
         if self._lifecycle is not None and versions.supports_directories(version):
             self._assigning = asyncio.ensure_future(self._assign())
             self._assigning.add_done_callback(self._assigned)
@@ -100,12 +120,12 @@ class Directories:
             logger.error("the controller cannot be told where partitions are: %s", error, exc_info=error)
 
     async def _assign(self) -> None:
-        replicas = self._broker.replicas
+        replicas = self._replicas
         said: dict[tuple[Uuid, int], Uuid] = {}
         while unsaid := dict(
             islice((each for each in replicas.misplaced.items() if each not in said.items()), ASSIGNMENTS_PER_REQUEST)
         ):
-            response: m.AssignReplicasToDirsResponse = await self._broker.channel.send(self._request(unsaid))
+            response: m.AssignReplicasToDirsResponse = await self._channel.send(self._request(unsaid))
             error = Error(response.error_code)
             if error is Error.NONE:
                 # Where the controller refuses one, it knows better: the next image shows it.
@@ -121,7 +141,7 @@ class Directories:
         for (topic_id, index), directory in places.items():
             by_directory.setdefault(directory, {}).setdefault(topic_id, []).append(index)
         return request(
-            broker_id=self._broker.node_id,
+            broker_id=self._node_id,
             broker_epoch=self._lifecycle.epoch,
             directories=[
                 request.DirectoryData(

@@ -16,9 +16,13 @@ from barnabas.replication.failures import Failures
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from barnabas.broker.broker import Broker
+    from barnabas.broker.api.environments import CurrentConfig
+    from barnabas.broker.flusher import Flusher
     from barnabas.log.folder.deletion import Deletion
+    from barnabas.ports import Clock, Disk
     from barnabas.replication.hosted import HostedPartition
+    from barnabas.replication.log_store import LogStore
+    from barnabas.replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger("barnabas.maintenance")
 
@@ -32,8 +36,24 @@ FLUSH_LOOK_INTERVAL_MS = 1_000
 class Maintenance:
     """The chores of one broker, started and stopped with it."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        store: LogStore,
+        replicas: ReplicaManager,
+        flusher: Flusher,
+        settings: CurrentConfig,
+        *,
+        clock: Clock,
+        disk: Disk,
+        run_in_thread: Callable[..., Awaitable[None]],
+    ) -> None:
+        self._store = store
+        self._replicas = replicas
+        self._flusher = flusher
+        self._settings = settings
+        self._clock = clock
+        self._disk = disk
+        self._run_in_thread = run_in_thread
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
         self._with_deletions: dict[HostedPartition, None] = {}
@@ -42,33 +62,32 @@ class Maintenance:
         self._release_failures = Failures("releasing idle files", logger)
 
     def start(self) -> None:
-        broker = self._broker
-        store = broker.store
-        self._with_deletions = {hosted: None for hosted in broker.replicas if hosted.log.has_deletions}
+        store, replicas, settings = self._store, self._replicas, self._settings
+        self._with_deletions = {hosted: None for hosted in replicas if hosted.log.has_deletions}
         chores: list[tuple[str, Callable[[], int], Callable[[], Awaitable[None]]]] = [
-            ("retention", lambda: broker.config.log_retention_check_interval_ms, self._apply_retention),
+            ("retention", lambda: settings.config.log_retention_check_interval_ms, self._apply_retention),
             ("flush", self._flush_interval_ms, self._flush_due),
             (
                 "recovery points",
-                lambda: broker.config.log_flush_offset_checkpoint_interval_ms,
+                lambda: settings.config.log_flush_offset_checkpoint_interval_ms,
                 store.checkpoint_recovery_points,
             ),
             (
                 "log start offsets",
-                lambda: broker.config.log_flush_start_offset_checkpoint_interval_ms,
+                lambda: settings.config.log_flush_start_offset_checkpoint_interval_ms,
                 store.checkpoint_log_starts,
             ),
             (
                 "high watermarks",
-                lambda: broker.config.replica_high_watermark_checkpoint_interval_ms,
+                lambda: settings.config.replica_high_watermark_checkpoint_interval_ms,
                 self._checkpoint_high_watermarks,
             ),
-            ("offline partitions", lambda: OFFLINE_INTERVAL_MS, lambda: broker.replicas.retry_offline(broker.config)),
+            ("offline partitions", lambda: OFFLINE_INTERVAL_MS, lambda: replicas.retry_offline(settings.config)),
             ("deletion", lambda: DELETION_INTERVAL_MS, self._delete_due_files),
             ("idle files", lambda: IDLE_FILES_INTERVAL_MS, self._release_idle_files),
             (
                 "producer ids",
-                lambda: broker.config.producer_id_expiration_check_interval_ms,
+                lambda: settings.config.producer_id_expiration_check_interval_ms,
                 self._expire_producers,
             ),
         ]
@@ -96,7 +115,7 @@ class Maintenance:
 
     async def _partitions(self) -> AsyncIterator[HostedPartition]:
         """Every hosted partition that is still hosted when its turn comes."""
-        for number, hosted in enumerate(list(self._broker.replicas)):
+        for number, hosted in enumerate(list(self._replicas)):
             if number % VISITED_PER_TURN == VISITED_PER_TURN - 1:
                 await asyncio.sleep(0)
             if not hosted.is_removed:
@@ -114,34 +133,34 @@ class Maintenance:
                 self._with_deletions[hosted] = None
 
     def _flush_interval_ms(self) -> int:
-        return min(FLUSH_LOOK_INTERVAL_MS, self._broker.config.log_flush_scheduler_interval_ms)
+        return min(FLUSH_LOOK_INTERVAL_MS, self._settings.config.log_flush_scheduler_interval_ms)
 
     async def _flush_due(self) -> None:
         """Topics with `flush.ms` are synced when that has passed since their last sync."""
-        now_ms = self._broker.clock.now_ms()
-        for hosted in self._broker.replicas.flushed_by_time:
+        now_ms = self._clock.now_ms()
+        for hosted in self._replicas.flushed_by_time:
             log = hosted.log
             if log.unflushed_messages and now_ms - log.last_flush_ms >= log.config.flush_ms:
-                self._broker.flusher.flush_soon(log)
+                self._flusher.flush_soon(log)
 
     async def _checkpoint_high_watermarks(self) -> None:
-        await self._broker.store.checkpoint_high_watermarks(
-            {hosted.log: hosted.state.high_watermark.offset for hosted in self._broker.replicas}
+        await self._store.checkpoint_high_watermarks(
+            {hosted.log: hosted.state.high_watermark.offset for hosted in self._replicas}
         )
 
     async def _delete_due_files(self) -> None:
-        now_ms = self._broker.clock.now_ms()
+        now_ms = self._clock.now_ms()
         for hosted in list(self._with_deletions):
             if not hosted.is_removed:
                 for deletion in hosted.log.take_due_deletions():
                     await self._run_deletion(hosted, deletion)
             if hosted.is_removed or not hosted.log.has_deletions:
                 del self._with_deletions[hosted]
-        await self._broker.store.remove_discarded(now_ms)
+        await self._store.remove_discarded(now_ms)
 
     async def _run_deletion(self, hosted: HostedPartition, deletion: Deletion) -> None:
         try:
-            await self._broker.run_in_thread(deletion.run, self._broker.disk)
+            await self._run_in_thread(deletion.run, self._disk)
         except OSError as error:
             hosted.log.put_off(deletion)
             if not deletion.has_failed:
@@ -154,6 +173,6 @@ class Maintenance:
                 hosted.log.release_if_idle()
 
     async def _expire_producers(self) -> None:
-        expiration_ms = self._broker.config.producer_id_expiration_ms
+        expiration_ms = self._settings.config.producer_id_expiration_ms
         async for hosted in self._partitions():
             hosted.log.expire_producers(expiration_ms)

@@ -70,3 +70,8 @@ CONTROLLER_ROUTES: dict[int, Route] = {
     if api.request in DECIDABLE and "controller" in api.listeners
 }
 CONTROLLER_ROUTES[ApiKey.API_VERSIONS] = Route(ApiKey.API_VERSIONS, api_versions.VERSIONS, describe_versions)
+
+
+def routes_for(controller: QuorumController) -> dict[int, Route]:
+    """The routes of a listener of this controller."""
+    return {api_key: route.served_by(controller) for api_key, route in CONTROLLER_ROUTES.items()}

@@ -108,8 +108,6 @@ class Connection:
         "correlation_id",
         "is_closed",
         "last_active",
-        "last_commit",
-        "last_fetch",
         "listener",
         "peer",
         "server",
@@ -121,8 +119,6 @@ class Connection:
         self.peer = peer
         self.is_closed = False
         self.last_active = server.loop.time()
-        self.last_commit: object | None = None
-        self.last_fetch: object | None = None
         self.correlation_id = -1
         self._sock = sock
         self._fd = sock.fileno()
@@ -496,8 +492,6 @@ class Connection:
             self._buffer = None
         self._release_held()
         self._stash = b""
-        self.last_commit = None
-        self.last_fetch = None
         self._sock.close()
         self.server.connection_closed(self)
 

@@ -1,8 +1,8 @@
 """From a frame to its handler, and from the handler's answer back to the connection.
 
 A listener serves a table of routes: one handler for each API, with the range of versions that it serves. What
-ApiVersions answers is made from that table (`api_versions`), so that it cannot lie. Whatever handlers work with (the
-broker, the controller) is their first argument, and nothing here knows what it is.
+ApiVersions answers is made from that table (`api_versions`), so that it cannot lie. Whatever a handler works with
+(parts of the broker, the controller) is its first argument, and nothing here knows what it is.
 
 A frame of more than `Route.whole_bytes_max` is decoded with limits, and answered in pieces where its route says how
 (`large_requests`).
@@ -14,6 +14,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable
+from copy import copy
 from functools import partial
 from struct import Struct
 from struct import error as struct_error
@@ -67,12 +68,13 @@ class Caller:
 
 
 Handler = Callable[[Any, Any, Caller], Any]
-"""Takes what handlers of this listener work with, the decoded request and its caller. Returns the response, or a
+"""Takes what it works with, the decoded request and its caller. Returns the response, or a
 `Pending` one; a coroutine function where more has to wait than the answer, which may also return the bytes of the
 response's body in a list."""
-FrameHandler = Callable[[Any, Connection, int, memoryview, int], None]
-"""Reads the request's bytes and answers the connection itself. Takes what handlers of this listener work with, the
-connection, the version, the frame, and where the body begins in it; the connection knows the correlation id."""
+FrameHandler = Callable[[Any, Any, int, memoryview, int], None]
+"""Reads the request's bytes and answers the connection itself. Takes what it works with, the connection (of the kind
+that its listener makes), the version, the frame, and where the body begins in it; the connection knows the correlation
+id."""
 
 
 class Route:
@@ -84,6 +86,7 @@ class Route:
         "flexible_from",
         "frame_handler",
         "handler",
+        "host",
         "is_async",
         "large_handler",
         "long_answer",
@@ -108,6 +111,8 @@ class Route:
         self.min_version, self.max_version = versions
         self.handler = handler
         """None if its frame handler can be trusted with any size."""
+        self.host: Any = None
+        """What the handlers work with."""
         self.frame_handler = frame_handler
         self.cuts = cuts
         self.large_handler = large_handler
@@ -116,6 +121,12 @@ class Route:
         flexible_from = APIS[api_key].flexible_from
         self.flexible_from = _NEVER if flexible_from is None else flexible_from
         self.is_async = inspect.iscoroutinefunction(handler)
+
+    def served_by(self, host: object) -> Route:
+        """The same route, with what its handlers work with."""
+        route = copy(self)
+        route.host = host
+        return route
 
     def cut_of(self, version: int) -> Cut | None:
         for cut in self.cuts:
@@ -127,11 +138,9 @@ class Route:
 class Dispatcher:
     """Hands frames to handlers. One for each kind of listener: brokers and controllers serve different APIs."""
 
-    __slots__ = ("_host", "_routes", "_tasks", "_turns")
+    __slots__ = ("_routes", "_tasks", "_turns")
 
-    def __init__(self, host: object, routes: Mapping[int, Route]) -> None:
-        self._host = host
-        """What the handlers work with."""
+    def __init__(self, routes: Mapping[int, Route]) -> None:
         self._routes = routes
         self._tasks: set[asyncio.Task[None]] = set()
         self._turns: Turns | None = None
@@ -158,7 +167,7 @@ class Dispatcher:
                 body += 1
             else:
                 body = parse_request_header(frame, 0).body_offset
-        route.frame_handler(self._host, connection, version, frame, body)
+        route.frame_handler(route.host, connection, version, frame, body)
 
     def _handle_message(self, connection: Connection, route: Route, frame: memoryview) -> None:
         header = parse_request_header(frame, 0)
@@ -175,7 +184,7 @@ class Dispatcher:
         if route.is_async:
             self._start(self._answer_later(connection.reserve(), header, route, request, caller))
             return
-        answer = route.handler(self._host, request, caller)
+        answer = route.handler(route.host, request, caller)
         if isinstance(answer, Pending):
             reply_with(connection, route.api_key, header.api_version, answer)
         else:
@@ -215,7 +224,7 @@ class Dispatcher:
         assert route.handler is not None
         with request.in_the_making():
             try:
-                response = await route.large_handler(route.handler, self._host, request, caller)
+                response = await route.large_handler(route.handler, route.host, request, caller)
                 slot.fill(reply_parts(header, request.answer.finish(response)))
             except asyncio.CancelledError:
                 connection.close()
@@ -236,7 +245,7 @@ class Dispatcher:
         assert route.handler is not None
         try:
             # Called here, not by whoever makes the task: one that is cancelled before its first step leaves nothing.
-            answer = await route.handler(self._host, request, caller)
+            answer = await route.handler(route.host, request, caller)
             if route.long_answer is not None and len(getattr(answer, route.long_answer)) > ELEMENTS_MAX:
                 parts = reply_parts(header, await encode_long_answer(answer, header.api_version, route.long_answer))
             elif isinstance(answer, list):

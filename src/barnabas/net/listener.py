@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from barnabas.net.buffers import SCRATCH_BYTES, BufferPool
@@ -27,6 +28,9 @@ BACKLOG_MIN = 1024
 """Connections are accepted between two turns of the loop. Kafka has a thread for that, and can do with the 50 that are
 the default of `socket.listen.backlog.size`; here the 51st client to come within one turn would wait a second."""
 ALONE_SECONDS = 0.1
+
+
+MakeConnection = Callable[["ListenerServer", "Socket", tuple[str, int]], Connection]
 
 
 class ConnectionLimits:
@@ -80,7 +84,10 @@ class ListenerServer:
         max_frame_bytes: int,
         max_buffered_bytes: int,
         socket_buffers: SocketBuffers = TUNED_BY_SYSTEM,
+        make_connection: MakeConnection = Connection,
     ) -> None:
+        """`make_connection` is called for each client: the handlers of a listener may keep more with its connections
+        than what is common to all."""
         self.loop = loop
         self._network = network
         self.listener = listener
@@ -103,6 +110,7 @@ class ListenerServer:
         """The oldest first."""
         self.answers_in_the_making_bytes = 0
         self._socket_buffers = socket_buffers
+        self._make_connection = make_connection
         self._acceptor: Acceptor | None = None
         self._is_accepting = False
         self._to_flush: list[Connection] = []
@@ -180,7 +188,7 @@ class ListenerServer:
             sock.close()
             return
         self.census.joined(host)
-        self.connections[Connection(self, sock, (host, port))] = None
+        self.connections[self._make_connection(self, sock, (host, port))] = None
 
     def _has_room(self) -> bool:
         return self.census.total < self.limits.total and len(self.connections) < self.max_connections

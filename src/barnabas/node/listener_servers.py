@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.config.broker_config import ConfigSource
+from barnabas.net.connection import Connection
 from barnabas.net.dispatch import Dispatcher
 from barnabas.net.listener import ConnectionCensus, ConnectionLimits, ListenerServer
 from barnabas.ports import SocketBuffers
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from barnabas.config.broker_config import BrokerConfig
-    from barnabas.net.connection import Connection
     from barnabas.net.dispatch import Route
     from barnabas.net.endpoint import Listener
+    from barnabas.net.listener import MakeConnection
     from barnabas.ports import Network
 
 
@@ -27,11 +28,17 @@ class ListenerServers:
     """`bind` may be called from any thread; `open` and `close` only on the loop."""
 
     def __init__(
-        self, config: BrokerConfig, listeners: Iterable[Listener], loop: asyncio.AbstractEventLoop, network: Network
+        self,
+        config: BrokerConfig,
+        listeners: Iterable[Listener],
+        loop: asyncio.AbstractEventLoop,
+        network: Network,
+        make_connection: MakeConnection = Connection,
     ) -> None:
         self._config = config
         self._network = network
         self._loop = loop
+        self._make_connection = make_connection
         self._census = ConnectionCensus()
         self._dispatcher: Dispatcher | None = None
         limits = connection_limits(config)
@@ -51,9 +58,9 @@ class ListenerServers:
         """The advertised listeners, with port 0 replaced by the port that was bound."""
         return tuple(each if each.port else each._replace(port=self._ports[each.name]) for each in listeners)
 
-    def open(self, host: object, routes: Mapping[int, Route]) -> None:
-        """Starts to accept connections. Requests go to `routes`, whose handlers receive `host`."""
-        self._dispatcher = Dispatcher(host, routes)
+    def open(self, routes: Mapping[int, Route]) -> None:
+        """Starts to accept connections, whose requests go to `routes`."""
+        self._dispatcher = Dispatcher(routes)
         for server in self._servers:
             server.handle_frame = self._dispatcher.dispatch
             server.open()
@@ -91,6 +98,7 @@ class ListenerServers:
             socket_buffers=SocketBuffers(
                 buffer_bytes(config, "socket.send.buffer.bytes"), buffer_bytes(config, "socket.receive.buffer.bytes")
             ),
+            make_connection=self._make_connection,
         )
 
 

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from barnabas.broker.api.registry import ROUTES, register_all
+from barnabas.broker.api.client_connection import ClientConnection
+from barnabas.broker.api.registry import register_all, routes_for
 from barnabas.broker.broker import Broker, BrokerEnvironment
+from barnabas.controller import controller_api
 from barnabas.controller.config_rules import BrokerConfigRules, controller_settings, metadata_limits
-from barnabas.controller.controller_api import CONTROLLER_ROUTES
 from barnabas.controller.controller_node import ControllerNode, ControllerOptions, Environment, LocalControllerChannel
 from barnabas.metadata.image import Endpoint
 from barnabas.node.folders import Folders, open_folders
@@ -49,7 +50,7 @@ class NodeServers:
         self._config = config
         self._controller = controller
         network = SystemNetwork()
-        self.clients = ListenerServers(config, config.listeners, loop, network)
+        self.clients = ListenerServers(config, config.listeners, loop, network, ClientConnection)
         self.quorum = ListenerServers(config, config.controller_listeners, controller.loop, network)
 
     def bind(self) -> None:
@@ -77,7 +78,7 @@ class NodeServers:
 
     async def open_quorum(self, controller: ControllerNode) -> None:
         async def open_listeners() -> None:
-            self.quorum.open(controller.quorum, CONTROLLER_ROUTES)
+            self.quorum.open(controller_api.routes_for(controller.quorum))
 
         await self._on_controller(open_listeners())
 
@@ -140,7 +141,7 @@ class Node:
             previous_epoch = await opening
         await servers.open_quorum(controller)
         await broker.start(endpoints(servers.advertised), previous_epoch)
-        servers.clients.open(broker, ROUTES)
+        servers.clients.open(routes_for(broker.environments()))
         gc.collect()
         gc.freeze()
         # What is made for a request is gone when it is answered. Collected too early it would count as long-lived, and

@@ -14,6 +14,7 @@ from barnabas.raft.image_publisher import ImagePublisher
 from tests.unit.broker.api.stand_ins import CLUSTER_ID, ScriptedChannel, a_config, no_controller
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
     from pathlib import Path
 
     from barnabas.net.parts import SendableFile
@@ -54,8 +55,14 @@ def a_whole_broker(folder: Path) -> Broker:
 def test_cold_pages_are_read_while_every_writing_thread_waits_for_a_slow_disk(tmp_path: Path) -> None:
     async def scenario() -> None:
         broker = a_whole_broker(tmp_path)
+
+        async def take_step(step: Awaitable[None]) -> None:
+            await step
+
         is_synced = threading.Event()
-        syncs = [broker.run_in_thread(is_synced.wait, DEADLINE_S) for _ in range(10 * broker.config.background_threads)]
+        syncs = [
+            broker.run_in_thread(is_synced.wait, DEADLINE_S) for _ in range(10 * a_config(tmp_path).background_threads)
+        ]
         path = tmp_path / "segment"
         path.write_bytes(b"x" * 100_000)
         file = OpenedFile(path)
@@ -68,8 +75,7 @@ def test_cold_pages_are_read_while_every_writing_thread_waits_for_a_slow_disk(tm
         finally:
             is_synced.set()
             await asyncio.gather(*syncs)
-            broker.groups.close()
-            broker.transactions.close()
+            await broker.leave(take_step)
             broker.release()
             os.close(file.fd)
 

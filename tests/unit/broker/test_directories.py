@@ -22,14 +22,16 @@ FIRST, SECOND = Uuid(b"the first folder"), Uuid(b"the second one..")
 Places = dict[tuple[Uuid, int], Uuid]
 
 
+def no_failure(error: BaseException) -> None:
+    raise AssertionError(f"no folder should fail: {error}")
+
+
 class Household:
     """What is seen of a broker whose controller refuses the first requests."""
 
     def __init__(self, misplaced: Places, *, refusals: int = 0, metadata_version: int = 30) -> None:
-        self.node_id = NODE_ID
-        self.replicas = SimpleNamespace(misplaced=misplaced)
-        self.store = SimpleNamespace(on_failed_dir=None)
-        self.metadata = SimpleNamespace(image=SimpleNamespace(features=FeaturesImage(metadata_version)))
+        self.misplaced = misplaced
+        self.features = FeaturesImage(metadata_version)
         self.channel = ScriptedChannel(self._answer)
         self._refusals = refusals
 
@@ -40,7 +42,15 @@ class Household:
 
     async def tell(self) -> list[Places]:
         """Registers the broker, and returns what the controller was told, request by request."""
-        told = Directories(cast("Any", self), "/data")
+        told = Directories(
+            NODE_ID,
+            "/data",
+            cast("Any", SimpleNamespace(on_failed_dir=None)),
+            cast("Any", SimpleNamespace(misplaced=self.misplaced)),
+            cast("Any", SimpleNamespace(image=SimpleNamespace(features=self.features))),
+            self.channel,
+            no_failure,
+        )
         told.say_where_partitions_are()
         assert self.channel.requests == [], "nobody is told anything before the registration"
         told.registered(cast("Any", SimpleNamespace(epoch=EPOCH)))

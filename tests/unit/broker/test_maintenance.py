@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from barnabas.broker.broker import Broker
     from barnabas.replication.hosted import HostedPartition
 
 SOON_MS = 5
@@ -40,25 +39,29 @@ class Household:
     def __init__(self, hosting: Hosting, **settings: str) -> None:
         hosting.config = a_config(hosting.data_dirs[0].path, **settings)
         self.hosting = hosting
-        self.store = hosting.store
-        self.replicas = hosting.replicas
-        self.clock = hosting.clock
-        self.disk = hosting.disk
         self.flusher = Flusher(hosting.disk, in_thread, hosting.store.report_failure)
 
     @property
     def config(self) -> Any:
         return self.hosting.config
 
-    def run_in_thread(self, function: Any, *arguments: Any) -> asyncio.Future[Any]:
-        return in_thread(function, *arguments)
+    def chores(self) -> Maintenance:
+        return Maintenance(
+            self.hosting.store,
+            self.hosting.replicas,
+            self.flusher,
+            self,
+            clock=self.hosting.clock,
+            disk=self.hosting.disk,
+            run_in_thread=in_thread,
+        )
 
 
 @asynccontextmanager
 async def kept(hosting: Hosting, **settings: str) -> AsyncIterator[Maintenance]:
     """Chores that run for as long as the block lasts."""
     household = Household(hosting, **settings)
-    chores = Maintenance(cast("Broker", household))
+    chores = household.chores()
     chores.start()
     try:
         yield chores
@@ -340,7 +343,7 @@ def test_a_stop_waits_for_the_chore_that_is_under_way_and_for_no_interval(tmp_pa
         hosting = Hosting(tmp_path, ManualClock(), disk=disk)
         hosting.open()
         await hosting.follow(a_topic("t"))
-        chores = Maintenance(cast("Broker", Household(hosting, log_flush_offset_checkpoint_interval_ms="5")))
+        chores = Household(hosting, log_flush_offset_checkpoint_interval_ms="5").chores()
         chores.start()
         await until(disk.is_held.is_set)
         stopping = asyncio.ensure_future(chores.stop())

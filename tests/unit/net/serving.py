@@ -34,13 +34,14 @@ class Served:
         self.asked: list[str] = []
         self.gates: dict[str, asyncio.Event] = {}
         self.file: Any = None
-        self.routes: dict[int, Route] = {
+        routes = {
             ApiKey.API_VERSIONS: Route(ApiKey.API_VERSIONS, api_versions.VERSIONS, answer_versions, None),
             ApiKey.METADATA: Route(ApiKey.METADATA, METADATA_VERSIONS, answer_metadata, None),
             ApiKey.HEARTBEAT: Route(ApiKey.HEARTBEAT, (0, APIS[ApiKey.HEARTBEAT].max_version), answer_heartbeat, None),
             ApiKey.FETCH: Route(ApiKey.FETCH, (4, FETCH_VERSION), None, answer_fetch),
         }
-        self.dispatcher = Dispatcher(self, self.routes)
+        self.routes: dict[int, Route] = {api_key: route.served_by(self) for api_key, route in routes.items()}
+        self.dispatcher = Dispatcher(self.routes)
         self.server = ListenerServer(
             loop,
             network,

@@ -36,9 +36,7 @@ async def slow(broker: object, request: object, caller: object) -> Any:
 
 def test_a_request_that_was_not_begun_when_the_node_stops_leaves_nothing() -> None:
     async def scenario() -> None:
-        dispatcher = Dispatcher(
-            cast("Any", None), {ApiKey.LIST_OFFSETS: Route(ApiKey.LIST_OFFSETS, (1, 11), slow, None)}
-        )
+        dispatcher = Dispatcher({ApiKey.LIST_OFFSETS: Route(ApiKey.LIST_OFFSETS, (1, 11), slow, None)})
         head = b"\0\2\0\1\0\0\0\7\0\0"
         frame = memoryview(head + codec.encode(m.ListOffsetsRequest(replica_id=-1, topics=[]), 1))
         dispatcher.dispatch(cast("Any", Line()), frame)

@@ -51,13 +51,12 @@ class Desk:
         find = finding.pop("find", find_all)
         self.served = Served(
             Dispatcher(
-                self,
                 {
                     ApiKey.FIND_COORDINATOR: Route(
                         ApiKey.FIND_COORDINATOR, (0, 6), find, cuts=[CUT], **finding.pop("route", {})
-                    ),
-                    ApiKey.HEARTBEAT: Route(ApiKey.HEARTBEAT, (0, 4), beat),
-                },
+                    ).served_by(self),
+                    ApiKey.HEARTBEAT: Route(ApiKey.HEARTBEAT, (0, 4), beat).served_by(self),
+                }
             ).dispatch,
             **finding,
         )
@@ -242,7 +241,7 @@ def test_a_piece_that_is_refused_as_a_whole_is_the_answer() -> None:
 
     async def scenario() -> None:
         route = Route(ApiKey.LEAVE_GROUP, (0, 5), leave, cuts=[Cut(("members",), ("members",))])
-        served = Served(Dispatcher(None, {ApiKey.LEAVE_GROUP: route}).dispatch)
+        served = Served(Dispatcher({ApiKey.LEAVE_GROUP: route}).dispatch)
         reader, writer = await served.client()
         members = [m.LeaveGroupRequest.MemberIdentity(member_id=key) for key in keys()]
         writer.write(request_frame(m.LeaveGroupRequest(group_id="group", members=members), 3))
@@ -274,7 +273,7 @@ def test_what_cannot_be_answered_in_pieces_comes_as_a_whole_or_is_refused(count:
             cuts=[Cut(("topic_names",), ("responses",))],
             large_handler=as_a_whole(5000, refuse),
         )
-        served = Served(Dispatcher(None, {ApiKey.DELETE_TOPICS: route}).dispatch)
+        served = Served(Dispatcher({ApiKey.DELETE_TOPICS: route}).dispatch)
         reader, writer = await served.client()
         writer.write(request_frame(m.DeleteTopicsRequest(topic_names=keys(count), timeout_ms=5), 1))
         answer = decode(m.DeleteTopicsResponse, await read_frame(reader), 1, 4)
@@ -293,7 +292,7 @@ def test_an_answer_of_very_many_elements_to_a_small_request_is_encoded_with_turn
 
     async def scenario() -> None:
         route = Route(ApiKey.LIST_GROUPS, (0, 5), list_groups, long_answer="groups")
-        served = Served(Dispatcher(None, {ApiKey.LIST_GROUPS: route}).dispatch)
+        served = Served(Dispatcher({ApiKey.LIST_GROUPS: route}).dispatch)
         reader, writer = await served.client()
         writer.write(request_frame(m.ListGroupsRequest(), 5))
         frame = await read_frame(reader)
@@ -315,7 +314,7 @@ def test_many_requests_of_one_connection_that_came_together_do_not_keep_the_othe
         return m.HeartbeatResponse()
 
     async def scenario() -> None:
-        served = Served(Dispatcher(None, {ApiKey.HEARTBEAT: Route(ApiKey.HEARTBEAT, (0, 4), beat_slowly)}).dispatch)
+        served = Served(Dispatcher({ApiKey.HEARTBEAT: Route(ApiKey.HEARTBEAT, (0, 4), beat_slowly)}).dispatch)
         reader, writer = await served.client()
         other_reader, other_writer = await served.client()
         await asyncio.sleep(0)

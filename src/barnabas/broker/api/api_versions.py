@@ -13,21 +13,25 @@ from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error
 
 if TYPE_CHECKING:
-    from barnabas.broker.broker import Broker
+    from barnabas.broker.api.environments import CurrentMetadata
     from barnabas.metadata.image import MetadataImage
     from barnabas.net.dispatch import Caller
+    from barnabas.raft.image_publisher import ImagePublisher
 
 
 class ApiVersionsAnswers:
     """The encoded answer of each version, for as long as the image stays."""
 
-    __slots__ = ("_bodies", "_image")
+    __slots__ = ("_bodies", "_image", "_metadata", "_publisher")
 
-    def __init__(self) -> None:
+    def __init__(self, metadata: CurrentMetadata, publisher: ImagePublisher) -> None:
+        self._metadata = metadata
+        self._publisher = publisher
         self._image: MetadataImage | None = None
         self._bodies: dict[int, bytes] = {}
 
-    def body(self, image: MetadataImage, kraft_version: int, version: int) -> bytes:
+    def body(self, version: int) -> bytes:
+        image = self._metadata.image
         if image is not self._image:
             self._image = image
             self._bodies.clear()
@@ -37,15 +41,17 @@ class ApiVersionsAnswers:
                 ROUTES,
                 version,
                 supported=SUPPORTED_FEATURES,
-                finalized=image.features.levels(kraft_version),
+                finalized=image.features.levels(self._publisher.kraft_version),
                 finalized_epoch=image.offset,
             )
             body = self._bodies[version] = codec.encode(response, version)
         return body
 
 
-@handles(ApiKey.API_VERSIONS, versions=net_api_versions.VERSIONS)
-def api_versions(broker: Broker, request: m.ApiVersionsRequest, caller: Caller) -> m.ApiVersionsResponse | bytes:
+@handles(ApiKey.API_VERSIONS, ApiVersionsAnswers, versions=net_api_versions.VERSIONS)
+def api_versions(
+    answers: ApiVersionsAnswers, request: m.ApiVersionsRequest, caller: Caller
+) -> m.ApiVersionsResponse | bytes:
     if not net_api_versions.is_well_formed(request, caller.api_version):
         return m.ApiVersionsResponse(error_code=Error.INVALID_REQUEST)
-    return broker.api.api_versions.body(broker.image, broker.metadata.kraft_version, caller.api_version)
+    return answers.body(caller.api_version)

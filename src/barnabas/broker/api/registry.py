@@ -1,4 +1,5 @@
-"""The APIs of the broker's listeners: handlers register themselves here with the versions they serve.
+"""The APIs of the broker's listeners: handlers register themselves here with the versions they serve, and with the
+environment that they work with.
 
 `handles` is for functions over decoded requests; `handles_frames` for the hot ones that read and write bytes
 themselves. Importing a module of handlers registers them, and `register_all` imports every one.
@@ -6,7 +7,6 @@ themselves. Importing a module of handlers registers them, and `register_all` im
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,8 +14,10 @@ from barnabas.net.dispatch import Route
 from barnabas.net.large_requests import WHOLE_BYTES_MAX, in_pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from barnabas.broker.api.client_connection import ClientConnection
+    from barnabas.net.dispatch import Caller
     from barnabas.net.large_requests import Cut, LargeHandler
     from barnabas.protocol.api import ApiKey
 
@@ -45,25 +47,35 @@ HANDLERS = (
 )
 ROUTES: dict[int, Route] = {}
 
-H = TypeVar("H", bound=Callable[..., Any])
+_environments: dict[int, type[Any]] = {}
+"""What the handlers of each API take first."""
+
+E = TypeVar("E")
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+if TYPE_CHECKING:
+    FrameHandler = Callable[[E, ClientConnection, int, memoryview, int], None]
 
 
 def handles(
     api_key: ApiKey,
+    environment: type[E],
     *,
     versions: tuple[int, int],
     cuts: Sequence[Cut] = (),
     large_handler: LargeHandler = in_pieces,
     whole_bytes_max: int = WHOLE_BYTES_MAX,
     long_answer: str | None = None,
-) -> Callable[[H], H]:
+) -> Callable[[Callable[[E, Q, Caller], A]], Callable[[E, Q, Caller], A]]:
     """Registers a handler of decoded requests (`net.dispatch.Handler`). `cuts` say how a request of more than
     `whole_bytes_max` is answered in pieces (`net.large_requests`); without them, a request of many elements is refused.
     `long_answer` names the array by which the answer to a small request may be long.
     """
 
-    def register(handler: H) -> H:
+    def register(handler: Callable[[E, Q, Caller], A]) -> Callable[[E, Q, Caller], A]:
         _add(
+            environment,
             Route(
                 api_key,
                 versions,
@@ -72,7 +84,7 @@ def handles(
                 large_handler=large_handler,
                 whole_bytes_max=whole_bytes_max,
                 long_answer=long_answer,
-            )
+            ),
         )
         return handler
 
@@ -81,17 +93,19 @@ def handles(
 
 def handles_frames(
     api_key: ApiKey,
+    environment: type[E],
     *,
     versions: tuple[int, int],
-    large: Callable[..., Any] | None = None,
+    large: Callable[[E, Any, Caller], Any] | None = None,
     cuts: Sequence[Cut] = (),
     whole_bytes_max: int = WHOLE_BYTES_MAX,
-) -> Callable[[H], H]:
-    """Registers a handler that reads the request's bytes and answers the connection itself (`FrameHandler`). Where a
-    large request would take it long, `large` is the handler of decoded requests, and of their pieces."""
+) -> Callable[[FrameHandler[E]], FrameHandler[E]]:
+    """Registers a handler that reads the request's bytes and answers the connection itself
+    (`net.dispatch.FrameHandler`). Where a large request would take it long, `large` is the handler of decoded requests,
+    and of their pieces."""
 
-    def register(handler: H) -> H:
-        _add(Route(api_key, versions, large, handler, cuts=cuts, whole_bytes_max=whole_bytes_max))
+    def register(handler: FrameHandler[E]) -> FrameHandler[E]:
+        _add(environment, Route(api_key, versions, large, handler, cuts=cuts, whole_bytes_max=whole_bytes_max))
         return handler
 
     return register
@@ -104,6 +118,13 @@ def register_all() -> None:
         import_module(f"{package}.{module}")
 
 
-def _add(route: Route) -> None:
+def routes_for(environments: Iterable[object]) -> dict[int, Route]:
+    """The routes of a broker's listeners, each with the one of its environments that its handlers work with."""
+    by_type = {type(environment): environment for environment in environments}
+    return {api_key: route.served_by(by_type[_environments[api_key]]) for api_key, route in ROUTES.items()}
+
+
+def _add(environment: type[Any], route: Route) -> None:
     assert route.api_key not in ROUTES, f"{route.api_key.name} has two handlers"
     ROUTES[route.api_key] = route
+    _environments[route.api_key] = environment

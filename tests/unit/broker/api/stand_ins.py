@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from barnabas.broker.api.api_state import ApiState
+from barnabas.broker.api.admin.metadata_answer import MetadataAnswers
+from barnabas.broker.api.admin.topic_creations import TopicCreations
+from barnabas.broker.api.api_versions import ApiVersionsAnswers
+from barnabas.broker.api.environments import (
+    AdminEnvironment,
+    FetchEnvironment,
+    GroupEnvironment,
+    TransactionEnvironment,
+)
+from barnabas.broker.api.fetch.fetch_sessions import FetchSessions
+from barnabas.broker.api.fetch.timestamp_search import TimestampSearch
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.metadata.image import (
@@ -23,17 +33,17 @@ from barnabas.metadata.image import (
 from barnabas.net.dispatch import Caller
 from barnabas.net.endpoint import Listener
 from barnabas.net.purgatory import Purgatory
-from barnabas.ports import SystemDisk, SystemProcesses, SystemRandom
+from barnabas.ports import SystemClock, SystemDisk, SystemProcesses, SystemRandom
 from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.uuids import Uuid
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from barnabas.broker.broker import Broker
     from barnabas.net.connection import Connection
     from barnabas.ports import Disk
     from barnabas.protocol.compiler.structs import Message
+    from barnabas.raft.image_publisher import ImagePublisher
 
 NODE_ID = 1
 CLUSTER_ID = "cluster-0123456789abcd"
@@ -69,6 +79,56 @@ def a_config(folder: Path | str = "/nowhere", **overrides: str) -> BrokerConfig:
     return config
 
 
+class BrokerStandIn:
+    """The environments of handlers, without what a test of theirs has no use for. Must be made in a running loop."""
+
+    def __init__(
+        self, image: MetadataImage, answer: Answer, config: BrokerConfig, replicas: object, disk: Disk
+    ) -> None:
+        self.image = image
+        self.config = config
+        self.settled: Callable[[], Coroutine[Any, Any, None]] = has_followed
+        loop = asyncio.get_running_loop()
+        in_thread = partial(loop.run_in_executor, None)
+        purgatory = Purgatory(loop)
+        unused: Any = None
+        hosted: Any = replicas
+        self.channel = ScriptedChannel(answer)
+        self.producer_ids = ProducerIds(NODE_ID, self.channel, lambda: self.image)
+        self.topic_creations = TopicCreations(self.channel, self)
+        self.versions = ApiVersionsAnswers(self, cast("ImagePublisher", SimpleNamespace(kraft_version=1)))
+        self.fetch = FetchEnvironment(
+            replicas=hosted,
+            sessions=FetchSessions(0, purgatory, SystemRandom()),
+            purgatory=purgatory,
+            clock=SystemClock(),
+            settings=self,
+            timestamps=TimestampSearch(disk, in_thread, SystemProcesses()),
+            warm=unused,
+        )
+        self.groups = GroupEnvironment(
+            groups=unused, metadata=self, settings=self, random=SystemRandom(), topic_creations=self.topic_creations
+        )
+        self.transactions = TransactionEnvironment(
+            transactions=unused,
+            markers=unused,
+            producer_ids=self.producer_ids,
+            groups=unused,
+            replicas=hosted,
+            metadata=self,
+            settings=self,
+        )
+        self.admin = AdminEnvironment(
+            node_id=NODE_ID,
+            cluster_id=CLUSTER_ID,
+            metadata=self,
+            settings=self,
+            channel=self.channel,
+            topic_creations=self.topic_creations,
+            answers=MetadataAnswers(),
+        )
+
+
 def a_broker(
     image: MetadataImage,
     *,
@@ -76,34 +136,13 @@ def a_broker(
     config: BrokerConfig | None = None,
     replicas: object = None,
     disk: Disk | None = None,
-) -> Broker:
-    """Must be made in a running event loop."""
-    loop = asyncio.get_running_loop()
-    broker = SimpleNamespace(
-        node_id=NODE_ID,
-        cluster_id=CLUSTER_ID,
-        image=image,
-        config=config or a_config(),
-        channel=ScriptedChannel(answer),
-        metadata=SimpleNamespace(kraft_version=1),
-        settled=has_followed,
-        replicas=replicas,
-        purgatory=Purgatory(loop),
-        loop=loop,
-        run_in_thread=partial(loop.run_in_executor, None),
-        read_in_thread=partial(loop.run_in_executor, None),
-        disk=disk or SystemDisk(),
-        random=SystemRandom(),
-        processes=SystemProcesses(),
-    )
-    broker.producer_ids = ProducerIds(NODE_ID, broker.channel, lambda: broker.image)
-    broker.api = ApiState(cast("Broker", broker))
-    return cast("Broker", broker)
+) -> BrokerStandIn:
+    return BrokerStandIn(image, answer, config or a_config(), replicas, disk or SystemDisk())
 
 
-def asked(broker: Broker) -> list[Any]:
+def asked(broker: BrokerStandIn) -> list[Any]:
     """What the controller was asked."""
-    return cast("ScriptedChannel", broker.channel).requests
+    return broker.channel.requests
 
 
 def caller(version: int, listener_name: str = "PLAINTEXT") -> Caller:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,21 +16,13 @@ from barnabas.protocol.api import APIS, ApiKey
 from barnabas.protocol.errors import Error
 from tests.unit.broker.api.stand_ins import a_broker, an_image, caller
 
-if TYPE_CHECKING:
-    from barnabas.broker.broker import Broker
-
 register_all()
-
-
-def with_newer_image(broker: Broker) -> Broker:
-    vars(broker)["image"] = an_image(offset=80)
-    return broker
 
 
 def ask(version: int, name: str = "librdkafka", software_version: str = "2.6.0") -> m.ApiVersionsResponse:
     async def asked() -> m.ApiVersionsResponse:
         request = m.ApiVersionsRequest(client_software_name=name, client_software_version=software_version)
-        response = api_versions(a_broker(an_image(offset=79)), request, caller(version))
+        response = api_versions(a_broker(an_image(offset=79)).versions, request, caller(version))
         return codec.decode(m.ApiVersionsResponse, response, version) if isinstance(response, bytes) else response
 
     return asyncio.run(asked())
@@ -80,9 +71,10 @@ def test_the_answer_is_encoded_once_for_an_image() -> None:
     async def ask_thrice() -> None:
         broker = a_broker(an_image())
         request = m.ApiVersionsRequest(client_software_name="a", client_software_version="1")
-        first = api_versions(broker, request, caller(3))
-        assert api_versions(broker, request, caller(3)) is first
-        assert api_versions(with_newer_image(broker), request, caller(3)) != first
+        first = api_versions(broker.versions, request, caller(3))
+        assert api_versions(broker.versions, request, caller(3)) is first
+        broker.image = an_image(offset=80)
+        assert api_versions(broker.versions, request, caller(3)) != first
 
     asyncio.run(ask_thrice())
 

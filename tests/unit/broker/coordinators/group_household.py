@@ -6,8 +6,9 @@ import asyncio
 import errno
 import os
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
+from barnabas.broker.api.environments import GroupEnvironment
 from barnabas.broker.coordinators.coordinator_spec import OFFSETS_TOPIC, CoordinatorEnvironment, partition_of
 from barnabas.broker.coordinators.group_coordinator import GroupCoordinator
 from barnabas.broker.flusher import Flusher
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
-    from barnabas.broker.broker import Broker
     from barnabas.config.broker_config import BrokerConfig
     from barnabas.metadata.image import MetadataImage
     from barnabas.protocol.batch import BatchHeader
@@ -81,7 +81,6 @@ class Household:
         self.config: BrokerConfig = a_config(root, **settings)
         self.loop = asyncio.get_running_loop()
         self.clock = SystemClock()
-        self.random = SystemRandom()
         self.purgatory = self.hosting.purgatory
         self.replicas = self.hosting.replicas
         self.threads = Threads()
@@ -100,9 +99,14 @@ class Household:
         self.groups = GroupCoordinator(self.environment)
 
     @property
-    def broker(self) -> Broker:
-        """As handlers see it."""
-        return cast("Broker", self)
+    def for_group_handlers(self) -> GroupEnvironment:
+        unused: Any = None
+        return GroupEnvironment(
+            groups=self.groups, metadata=self, settings=self, random=SystemRandom(), topic_creations=unused
+        )
+
+    async def settled(self) -> None:
+        """The metadata is always in effect when a test goes on."""
 
     @property
     def image(self) -> MetadataImage:

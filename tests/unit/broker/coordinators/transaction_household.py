@@ -6,6 +6,7 @@ import itertools
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.broker.api.environments import TransactionEnvironment
 from barnabas.broker.coordinators.coordinator_spec import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_of
 from barnabas.broker.coordinators.transaction_coordinator import TransactionCoordinator
 from barnabas.broker.coordinators.transaction_markers import MarkerWriter
@@ -72,6 +73,18 @@ class TransactionHousehold(Household):
         self.transaction_version = 2
         self.places = dict.fromkeys((*INTERNAL, TOPIC), Place())
         self.configs: Mapping[ConfigResource, Mapping[str, str]] = {}
+
+    @property
+    def for_transaction_handlers(self) -> TransactionEnvironment:
+        return TransactionEnvironment(
+            transactions=self.transactions,
+            markers=self.markers,
+            producer_ids=self.producer_ids,
+            groups=self.groups,
+            replicas=self.replicas,
+            metadata=self,
+            settings=self,
+        )
 
     @property
     def image(self) -> MetadataImage:

@@ -15,6 +15,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from barnabas.broker.api.admin.forwarding import DECIDED_AS_A_WHOLE, forward
+from barnabas.broker.api.environments import AdminEnvironment
 from barnabas.broker.api.registry import handles
 from barnabas.config import describe
 from barnabas.config.broker_config import ConfigSource
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import TypeAlias
 
-    from barnabas.broker.broker import Broker
+    from barnabas.metadata.image import MetadataImage
     from barnabas.net.dispatch import Caller
 
     DescribeResource: TypeAlias = m.DescribeConfigsRequest.DescribeConfigsResource
@@ -64,26 +65,29 @@ T = TypeVar("T")
 
 @handles(
     ApiKey.DESCRIBE_CONFIGS,
+    AdminEnvironment,
     versions=(1, 4),
     cuts=[Cut(("resources",), ("results",))],
     whole_bytes_max=DESCRIPTION_BYTES_MAX,
 )
 def describe_configs(
-    broker: Broker,
+    environment: AdminEnvironment,
     request: m.DescribeConfigsRequest,
     caller: Caller,  # noqa: ARG001 (every handler takes it)
 ) -> m.DescribeConfigsResponse:
     return m.DescribeConfigsResponse(
-        results=[describe_resource(broker, resource, request) for resource in request.resources]
+        results=[describe_resource(environment, resource, request) for resource in request.resources]
     )
 
 
-def describe_resource(broker: Broker, resource: DescribeResource, request: m.DescribeConfigsRequest) -> DescribeResult:
+def describe_resource(
+    environment: AdminEnvironment, resource: DescribeResource, request: m.DescribeConfigsRequest
+) -> DescribeResult:
     result = m.DescribeConfigsResponse.DescribeConfigsResult(
         resource_type=resource.resource_type, resource_name=resource.resource_name
     )
     try:
-        entries = entries_of(broker, ConfigResource(resource.resource_type, resource.resource_name))
+        entries = entries_of(environment, ConfigResource(resource.resource_type, resource.resource_name))
     except KafkaError as refused:
         result.error_code = refused.error
         result.error_message = refused.message
@@ -93,34 +97,38 @@ def describe_resource(broker: Broker, resource: DescribeResource, request: m.Des
     return result
 
 
-def entries_of(broker: Broker, resource: ConfigResource) -> Sequence[describe.ConfigEntry]:
+def entries_of(environment: AdminEnvironment, resource: ConfigResource) -> Sequence[describe.ConfigEntry]:
     name = resource.name
     match resource.type:
         case ResourceType.TOPIC:
-            require_topic(broker, name)
-            return describe.describe_topic(broker.image.configs.of_topic(name), broker.config)
+            require_topic(environment.metadata.image, name)
+            return describe.describe_topic(
+                environment.metadata.image.configs.of_topic(name), environment.settings.config
+            )
         case ResourceType.BROKER if name == CLUSTER_DEFAULT:
-            return describe.describe_cluster_default(broker.config)
+            return describe.describe_cluster_default(environment.settings.config)
         case ResourceType.BROKER:
-            if broker_id("Broker", name) != broker.node_id:
+            if broker_id("Broker", name) != environment.node_id:
                 raise KafkaError(
                     Error.INVALID_REQUEST,
-                    f"Unexpected broker id, expected {broker.node_id} or empty string, but received {name}",
+                    f"Unexpected broker id, expected {environment.node_id} or empty string, but received {name}",
                 )
-            return describe.describe_broker(broker.config)
+            return describe.describe_broker(environment.settings.config)
         case ResourceType.GROUP:
             require_name("Group name", name)
-            return describe.describe_group(broker.image.configs.of_group(name), broker.config)
+            return describe.describe_group(
+                environment.metadata.image.configs.of_group(name), environment.settings.config
+            )
         case ResourceType.CLIENT_METRICS:
             require_name("Client metrics subscription name", name)
-            return client_metrics_entries(broker, resource)
+            return client_metrics_entries(environment.metadata.image, resource)
         case _:
             raise KafkaError(Error.INVALID_REQUEST, f"Resources of type {resource.type} cannot be described")
 
 
-def require_topic(broker: Broker, name: str) -> None:
+def require_topic(image: MetadataImage, name: str) -> None:
     check_topic_name(name)
-    if name not in broker.image.topics:
+    if name not in image.topics:
         raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
 
 
@@ -136,11 +144,11 @@ def broker_id(what: str, name: str) -> int:
         raise KafkaError(Error.INVALID_REQUEST, f"{what} id must be an integer, but it is: {name}") from None
 
 
-def client_metrics_entries(broker: Broker, resource: ConfigResource) -> list[describe.ConfigEntry]:
+def client_metrics_entries(image: MetadataImage, resource: ConfigResource) -> list[describe.ConfigEntry]:
     """Subscriptions to clients' metrics are kept for the cluster's sake; nothing here acts on them."""
     return [
         describe.ConfigEntry(name, value, ConfigSource.CLIENT_METRICS, False, False, ConfigType.UNKNOWN, None, ())
-        for name, value in broker.image.configs.of(resource).items()
+        for name, value in image.configs.of(resource).items()
     ]
 
 
@@ -170,46 +178,48 @@ def describe_entry(
 
 @handles(
     ApiKey.ALTER_CONFIGS,
+    AdminEnvironment,
     versions=(0, 2),
     cuts=[Cut(("resources",), ("responses",))],
     large_handler=DECIDED_AS_A_WHOLE,
 )
 async def alter_configs(
-    broker: Broker,
+    environment: AdminEnvironment,
     request: m.AlterConfigsRequest,
     caller: Caller,  # noqa: ARG001 (every handler takes it)
 ) -> m.AlterConfigsResponse:
     def forwarded(accepted: list[Replacement]) -> m.AlterConfigsRequest:
         return m.AlterConfigsRequest(resources=accepted, validate_only=request.validate_only)
 
-    altered = await alter(broker, request.resources, refuse_replacing, forwarded)
+    altered = await alter(environment, request.resources, refuse_replacing, forwarded)
     return m.AlterConfigsResponse(responses=results(m.AlterConfigsResponse.AlterConfigsResourceResponse, altered))
 
 
 @handles(
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    AdminEnvironment,
     versions=(0, 1),
     cuts=[Cut(("resources",), ("responses",))],
     large_handler=DECIDED_AS_A_WHOLE,
 )
 async def incremental_alter_configs(
-    broker: Broker,
+    environment: AdminEnvironment,
     request: m.IncrementalAlterConfigsRequest,
     caller: Caller,  # noqa: ARG001 (every handler takes it)
 ) -> m.IncrementalAlterConfigsResponse:
     def forwarded(accepted: list[Changes]) -> m.IncrementalAlterConfigsRequest:
         return m.IncrementalAlterConfigsRequest(resources=accepted, validate_only=request.validate_only)
 
-    altered = await alter(broker, request.resources, refuse_changing, forwarded)
+    altered = await alter(environment, request.resources, refuse_changing, forwarded)
     return m.IncrementalAlterConfigsResponse(
         responses=results(m.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse, altered)
     )
 
 
 async def alter(
-    broker: Broker,
+    environment: AdminEnvironment,
     resources: Sequence[R],
-    refuse: Callable[[Broker, R], None],
+    refuse: Callable[[AdminEnvironment, R], None],
     forwarded: Callable[[list[R]], AlterRequest],
 ) -> list[tuple[R, KafkaError]]:
     """Each resource with what became of it: refused here, or decided by the controller."""
@@ -219,11 +229,11 @@ async def alter(
         await breather.pause_if_due()
         if number not in refused:
             try:
-                refuse(broker, resource)
+                refuse(environment, resource)
             except KafkaError as error:
                 refused[number] = error
     accepted = [resource for number, resource in enumerate(resources) if number not in refused]
-    decided = await decide(broker, forwarded(accepted)) if accepted else {}
+    decided = await decide(environment, forwarded(accepted)) if accepted else {}
     return [
         (resource, refused.get(number) or decided.get(key_of(resource)) or KafkaError(Error.UNKNOWN_SERVER_ERROR))
         for number, resource in enumerate(resources)
@@ -242,8 +252,8 @@ def results(kind: Callable[..., T], altered: Iterable[tuple[HasResource, KafkaEr
     ]
 
 
-async def decide(broker: Broker, request: AlterRequest) -> dict[ConfigResource, KafkaError]:
-    response: m.AlterConfigsResponse | m.IncrementalAlterConfigsResponse = await forward(broker, request)
+async def decide(environment: AdminEnvironment, request: AlterRequest) -> dict[ConfigResource, KafkaError]:
+    response: m.AlterConfigsResponse | m.IncrementalAlterConfigsResponse = await forward(environment, request)
     return {
         key_of(result): KafkaError(Error(result.error_code), result.error_message or "")
         for result in response.responses
@@ -264,17 +274,17 @@ def refuse_duplicates(resources: Sequence[HasResource]) -> dict[int, KafkaError]
     }
 
 
-def refuse_replacing(broker: Broker, resource: Replacement) -> None:
+def refuse_replacing(environment: AdminEnvironment, resource: Replacement) -> None:
     """Raises what this broker has against replacing a resource's settings by these."""
     require_single_keys(entry.name for entry in resource.configs)
     require_values(entry.name for entry in resource.configs if entry.value is None)
     require_known_type(resource.resource_type)
     if resource.resource_type == ResourceType.BROKER:
         settings = {entry.name: entry.value for entry in resource.configs if entry.value is not None}
-        check_broker_settings(broker, resource.resource_name, settings)
+        check_broker_settings(environment, resource.resource_name, settings)
 
 
-def refuse_changing(broker: Broker, resource: Changes) -> None:
+def refuse_changing(environment: AdminEnvironment, resource: Changes) -> None:
     """Raises what this broker has against these changes of a resource's settings."""
     require_single_keys(entry.name for entry in resource.configs)
     require_values(
@@ -284,10 +294,10 @@ def refuse_changing(broker: Broker, resource: Changes) -> None:
     )
     require_known_type(resource.resource_type)
     if resource.resource_type == ResourceType.BROKER:
-        settings = dict(broker.image.configs.of_broker(resource.resource_name))
+        settings = dict(environment.metadata.image.configs.of_broker(resource.resource_name))
         for entry in resource.configs:
             apply_operation(settings, entry)
-        check_broker_settings(broker, resource.resource_name, settings)
+        check_broker_settings(environment, resource.resource_name, settings)
 
 
 def require_single_keys(names: Iterable[str]) -> None:
@@ -331,16 +341,16 @@ def current_list(settings: dict[str, str], name: str, operation: ConfigOperation
     return settings.get(name, format_value(setting.default)) or ""
 
 
-def check_broker_settings(broker: Broker, name: str, settings: dict[str, str]) -> None:
-    """Refuses what is for another broker, or what this one could not apply."""
+def check_broker_settings(environment: AdminEnvironment, name: str, settings: dict[str, str]) -> None:
+    """Refuses what is for another environment, or what this one could not apply."""
     scope = ConfigSource.DYNAMIC_DEFAULT_BROKER
     if name != CLUSTER_DEFAULT:
         scope = ConfigSource.DYNAMIC_BROKER
-        if broker_id("Node", name) != broker.node_id:
+        if broker_id("Node", name) != environment.node_id:
             raise KafkaError(
-                Error.INVALID_REQUEST, f"Unexpected broker id, expected {broker.node_id}, but received {name}"
+                Error.INVALID_REQUEST, f"Unexpected broker id, expected {environment.node_id}, but received {name}"
             )
     try:
-        validate_broker_overrides(settings, scope, broker.config)
+        validate_broker_overrides(settings, scope, environment.settings.config)
     except ConfigError as error:
         raise KafkaError(Error.INVALID_REQUEST, error.message) from error

@@ -14,26 +14,26 @@ from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.refusals import CHANGES_MAX, refusal, refuse_too_many
 
 if TYPE_CHECKING:
-    from barnabas.broker.broker import Broker
+    from barnabas.broker.api.environments import AdminEnvironment
     from barnabas.protocol.compiler.structs import Message
 
 
 DECIDED_AS_A_WHOLE = as_a_whole(CHANGES_MAX, refuse_too_many)
 
 
-async def forward(broker: Broker, request: Message) -> Any:
+async def forward(environment: AdminEnvironment, request: Message) -> Any:
     """The controller's response, when this broker's partitions and settings are as it says."""
-    response = await broker.channel.send(request)
-    await broker.settled()
+    response = await environment.channel.send(request)
+    await environment.metadata.settled()
     return response
 
 
-async def forward_within(broker: Broker, request: Message, timeout_ms: int) -> Any:
+async def forward_within(environment: AdminEnvironment, request: Message, timeout_ms: int) -> Any:
     """As `forward`, or REQUEST_TIMED_OUT for everything that is asked for. Without any time nothing is asked."""
     try:
         if timeout_ms <= 0:
             raise TimeoutError
         async with asyncio.timeout(timeout_ms / 1000):
-            return await forward(broker, request)
+            return await forward(environment, request)
     except TimeoutError:
         return refusal(request, KafkaError(Error.REQUEST_TIMED_OUT))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.broker.api.admin.cluster_view import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED_FOR, TOPIC_OPERATIONS
 from barnabas.broker.api.admin.metadata_answer import AnswerForm
 from barnabas.broker.api.admin.topic_creations import IN_FLIGHT_MAX
+from barnabas.broker.api.environments import AdminEnvironment
 from barnabas.broker.api.registry import handles
 from barnabas.metadata import topic_names
 from barnabas.net.large_requests import NAME_BYTES, Cut
@@ -26,7 +27,6 @@ from barnabas.protocol.uuids import ZERO_UUID
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from barnabas.broker.broker import Broker
     from barnabas.metadata.image import MetadataImage, TopicImage
     from barnabas.net.dispatch import Caller, Handler
     from barnabas.net.large_requests import LargeRequest
@@ -39,9 +39,14 @@ FIRST_VERSION_WITH_TOPIC_IDS = 12
 FIRST_VERSION_WITH_ANSWER_ERROR = 13
 
 
-async def metadata_of_many(handler: Handler, broker: Broker, request: LargeRequest, caller: Caller) -> Any:  # noqa: ARG001
+async def metadata_of_many(
+    handler: Handler,  # noqa: ARG001 (the pieces are answered here)
+    environment: AdminEnvironment,
+    request: LargeRequest,
+    caller: Caller,
+) -> Any:
     """The same as `metadata`, in pieces: all of them by one image, and each topic once."""
-    version, image = caller.api_version, broker.image
+    version, image = caller.api_version, environment.metadata.image
     is_accepted, names_ids = True, False
 
     def look(piece: m.MetadataRequest) -> None:
@@ -55,7 +60,7 @@ async def metadata_of_many(handler: Handler, broker: Broker, request: LargeReque
             await request.add(refuse(piece, version).topics)
         return refuse(request.root, version)
     asked: m.MetadataRequest = request.root
-    encoder = broker.api.metadata.encoder(form_of(asked, caller))
+    encoder = environment.answers.encoder(form_of(asked, caller))
     seen: set[str | Uuid] = set()
     async for piece in request.pieces():
         if asks_for_all(piece, version):
@@ -63,7 +68,7 @@ async def metadata_of_many(handler: Handler, broker: Broker, request: LargeReque
             break
         before = len(seen)
         find = find_by_id if names_ids else find_by_name
-        found, refused = find(broker, image, piece, seen)
+        found, refused = find(environment, image, piece, seen)
         await request.charge((len(seen) - before) * NAME_BYTES)
         await request.add_encoded([await encoder.topics(image, found)], len(found))
         await request.add(refused)
@@ -71,25 +76,33 @@ async def metadata_of_many(handler: Handler, broker: Broker, request: LargeReque
             # So many are created at a time, and not one batch of them after the other for the same request.
             asked.allow_auto_topic_creation = False
     await request.forget(seen)
-    return encoder.around_topics(image, broker.node_id, cluster_operations(asked))
+    return encoder.around_topics(image, environment.node_id, cluster_operations(asked))
 
 
-@handles(ApiKey.METADATA, versions=(0, 13), cuts=[Cut(("topics",), ("topics",))], large_handler=metadata_of_many)
-async def metadata(broker: Broker, request: m.MetadataRequest, caller: Caller) -> m.MetadataResponse | list[bytes]:
+@handles(
+    ApiKey.METADATA,
+    AdminEnvironment,
+    versions=(0, 13),
+    cuts=[Cut(("topics",), ("topics",))],
+    large_handler=metadata_of_many,
+)
+async def metadata(
+    environment: AdminEnvironment, request: m.MetadataRequest, caller: Caller
+) -> m.MetadataResponse | list[bytes]:
     if not is_well_formed(request, caller.api_version):
         return refuse(request, caller.api_version)
-    image = broker.image
-    encoder = broker.api.metadata.encoder(form_of(request, caller))
+    image = environment.metadata.image
+    encoder = environment.answers.encoder(form_of(request, caller))
     refused: list[ResponseTopic] = []
     if asks_for_all(request, caller.api_version):
         encoded, count = await encoder.all_topics(image), len(image.topics)
     else:
         names_ids = any(topic.topic_id != ZERO_UUID for topic in request.topics or ())
         find = find_by_id if names_ids else find_by_name
-        found, refused = find(broker, image, request, set())
+        found, refused = find(environment, image, request, set())
         encoded, count = await encoder.topics(image, found), len(found) + len(refused)
     return encoder.answer_parts(
-        image, broker.node_id, count, [encoded, encoder.refused_topics(refused)], cluster_operations(request)
+        image, environment.node_id, count, [encoded, encoder.refused_topics(refused)], cluster_operations(request)
     )
 
 
@@ -127,7 +140,7 @@ def refuse(request: m.MetadataRequest, version: int) -> m.MetadataResponse:
 
 
 def find_by_name(
-    broker: Broker, image: MetadataImage, request: m.MetadataRequest, seen: set[str | Uuid]
+    environment: AdminEnvironment, image: MetadataImage, request: m.MetadataRequest, seen: set[str | Uuid]
 ) -> tuple[list[TopicImage], list[ResponseTopic]]:
     """The topics asked for that exist, and an answer for each of the others. What was seen before is left out."""
     found: list[TopicImage] = []
@@ -142,13 +155,13 @@ def find_by_name(
             missing.append(name)
         else:
             found.append(topic)
-    if request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
-        broker.api.topic_creations.start(name for name in missing if topic_names.is_legal(name))
+    if request.allow_auto_topic_creation and environment.settings.config.auto_create_topics_enable:
+        environment.topic_creations.start(name for name in missing if topic_names.is_legal(name))
     return found, [refuse_name(name, request) for name in missing]
 
 
 def find_by_id(
-    broker: Broker,  # noqa: ARG001 (as `find_by_name`)
+    environment: AdminEnvironment,  # noqa: ARG001 (as `find_by_name`)
     image: MetadataImage,
     request: m.MetadataRequest,
     seen: set[str | Uuid],

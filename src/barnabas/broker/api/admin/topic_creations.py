@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import TypeAlias
 
-    from barnabas.broker.broker import Broker
+    from barnabas.broker.api.environments import CurrentConfig
+    from barnabas.broker.controller_channel import ControllerChannel
     from barnabas.config.broker_config import BrokerConfig
 
     CreatableTopic: TypeAlias = m.CreateTopicsRequest.CreatableTopic
@@ -31,10 +32,11 @@ CREATION_TIMEOUT_MS = 30_000
 
 
 class TopicCreations:
-    __slots__ = ("_broker", "_in_flight", "_tasks")
+    __slots__ = ("_channel", "_in_flight", "_settings", "_tasks")
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, channel: ControllerChannel, settings: CurrentConfig) -> None:
+        self._channel = channel
+        self._settings = settings
         self._in_flight: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -50,10 +52,10 @@ class TopicCreations:
 
     async def _create(self, names: list[str]) -> None:
         request = m.CreateTopicsRequest(
-            topics=[creatable_topic(name, self._broker.config) for name in names], timeout_ms=CREATION_TIMEOUT_MS
+            topics=[creatable_topic(name, self._settings.config) for name in names], timeout_ms=CREATION_TIMEOUT_MS
         )
         try:
-            response: m.CreateTopicsResponse = await self._broker.channel.send(request)
+            response: m.CreateTopicsResponse = await self._channel.send(request)
         finally:
             self._in_flight.difference_update(names)
         for topic in response.topics:

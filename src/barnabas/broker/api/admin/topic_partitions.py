@@ -15,6 +15,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.api.admin.cluster_view import TOPIC_OPERATIONS, ClusterView
+from barnabas.broker.api.environments import AdminEnvironment
 from barnabas.broker.api.registry import handles
 from barnabas.metadata import topic_names
 from barnabas.net.large_requests import NAME_BYTES, Cut
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
     from typing import TypeAlias
 
-    from barnabas.broker.broker import Broker
     from barnabas.metadata.image import PartitionImage, TopicImage
     from barnabas.net.dispatch import Caller, Handler
     from barnabas.net.large_requests import LargeRequest
@@ -40,7 +40,7 @@ SLICE_UNITS = 128
 """Partitions described, or topics passed, between two turns of the event loop."""
 
 
-async def describe_many(handler: Handler, broker: Broker, request: LargeRequest, caller: Caller) -> Any:  # noqa: ARG001
+async def describe_many(handler: Handler, environment: AdminEnvironment, request: LargeRequest, caller: Caller) -> Any:  # noqa: ARG001
     """The same as `describe_topic_partitions`, for very many names: they are sorted in runs, which are merged."""
     await request.check()
     asked: m.DescribeTopicPartitionsRequest = request.root
@@ -57,40 +57,43 @@ async def describe_many(handler: Handler, broker: Broker, request: LargeRequest,
         return m.DescribeTopicPartitionsResponse()
     response = m.DescribeTopicPartitionsResponse()
     names = (name for name, _ in groupby(merge(*runs)))
-    async for topic in describe_page(broker, asked, names, caller, response):
+    async for topic in describe_page(environment, asked, names, caller, response):
         await request.add([topic])
     return response
 
 
 @handles(
     ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    AdminEnvironment,
     versions=(0, 0),
     cuts=[Cut(("topics",), ("topics",))],
     large_handler=describe_many,
 )
 async def describe_topic_partitions(
-    broker: Broker, request: m.DescribeTopicPartitionsRequest, caller: Caller
+    environment: AdminEnvironment, request: m.DescribeTopicPartitionsRequest, caller: Caller
 ) -> m.DescribeTopicPartitionsResponse:
     if not is_cursor_valid(request):
         return refuse(request)
-    names = names_from_cursor({topic.name for topic in request.topics} or broker.image.topics.names, request.cursor)
+    names = names_from_cursor(
+        {topic.name for topic in request.topics} or environment.metadata.image.topics.names, request.cursor
+    )
     response = m.DescribeTopicPartitionsResponse()
-    async for topic in describe_page(broker, request, names, caller, response):
+    async for topic in describe_page(environment, request, names, caller, response):
         response.topics.append(topic)
     return response
 
 
 async def describe_page(
-    broker: Broker,
+    environment: AdminEnvironment,
     request: m.DescribeTopicPartitionsRequest,
     names: Iterable[str],
     caller: Caller,
     response: m.DescribeTopicPartitionsResponse,
 ) -> AsyncIterator[ResponseTopic]:
     """The topics of a page; where the next one begins goes into the response."""
-    image = broker.image
+    image = environment.metadata.image
     view = ClusterView(image.brokers, caller.listener.name)
-    limit = max(1, min(broker.config.max_request_partition_size_limit, request.response_partition_limit))
+    limit = max(1, min(environment.settings.config.max_request_partition_size_limit, request.response_partition_limit))
     for number, name in enumerate(names, start=1):
         if number % SLICE_UNITS == 0:
             await asyncio.sleep(0)

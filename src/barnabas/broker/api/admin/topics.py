@@ -14,13 +14,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker.api.admin.forwarding import DECIDED_AS_A_WHOLE, forward_within
+from barnabas.broker.api.environments import AdminEnvironment
 from barnabas.broker.api.registry import handles
 from barnabas.net.large_requests import Cut
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error
 
 if TYPE_CHECKING:
-    from barnabas.broker.broker import Broker
     from barnabas.net.dispatch import Caller
     from barnabas.protocol import messages as m
 
@@ -30,36 +30,39 @@ FIRST_VERSION_WITH_TOPIC_IDS = 6
 
 @handles(
     ApiKey.CREATE_TOPICS,
+    AdminEnvironment,
     versions=(2, 7),
     cuts=[Cut(("topics",), ("topics",))],
     large_handler=DECIDED_AS_A_WHOLE,
 )
 async def create_topics(
-    broker: Broker,
+    environment: AdminEnvironment,
     request: m.CreateTopicsRequest,
     caller: Caller,  # noqa: ARG001 (every handler takes it)
 ) -> m.CreateTopicsResponse:
-    response: m.CreateTopicsResponse = await forward_within(broker, request, request.timeout_ms)
+    response: m.CreateTopicsResponse = await forward_within(environment, request, request.timeout_ms)
     return response
 
 
 @handles(
     ApiKey.CREATE_PARTITIONS,
+    AdminEnvironment,
     versions=(0, 3),
     cuts=[Cut(("topics",), ("results",))],
     large_handler=DECIDED_AS_A_WHOLE,
 )
 async def create_partitions(
-    broker: Broker,
+    environment: AdminEnvironment,
     request: m.CreatePartitionsRequest,
     caller: Caller,  # noqa: ARG001 (every handler takes it)
 ) -> m.CreatePartitionsResponse:
-    response: m.CreatePartitionsResponse = await forward_within(broker, request, request.timeout_ms)
+    response: m.CreatePartitionsResponse = await forward_within(environment, request, request.timeout_ms)
     return response
 
 
 @handles(
     ApiKey.DELETE_TOPICS,
+    AdminEnvironment,
     versions=(1, 6),
     cuts=[
         Cut(("topic_names",), ("responses",), last_version=FIRST_VERSION_WITH_TOPIC_IDS - 1),
@@ -67,8 +70,10 @@ async def create_partitions(
     ],
     large_handler=DECIDED_AS_A_WHOLE,
 )
-async def delete_topics(broker: Broker, request: m.DeleteTopicsRequest, caller: Caller) -> m.DeleteTopicsResponse:
-    response: m.DeleteTopicsResponse = await forward_within(broker, request, request.timeout_ms)
+async def delete_topics(
+    environment: AdminEnvironment, request: m.DeleteTopicsRequest, caller: Caller
+) -> m.DeleteTopicsResponse:
+    response: m.DeleteTopicsResponse = await forward_within(environment, request, request.timeout_ms)
     if caller.api_version < FIRST_VERSION_WITH_DELETION_DISABLED:
         for result in response.responses:
             if result.error_code == Error.TOPIC_DELETION_DISABLED:

@@ -17,6 +17,7 @@ from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from barnabas.broker.api.environments import FetchEnvironment
 from barnabas.broker.api.fetch.fetch_answer import (
     FIRST_VERSION_WITH_TOPIC_IDS,
     encode_answer,
@@ -33,7 +34,7 @@ from barnabas.broker.api.fetch.fetch_sessions import (
     SessionReads,
 )
 from barnabas.broker.api.registry import handles_frames
-from barnabas.net.connection import Connection, Slot
+from barnabas.net.connection import Slot
 from barnabas.net.parts import FilePart, Part, release_parts
 from barnabas.protocol import codec
 from barnabas.protocol import messages as m
@@ -41,9 +42,9 @@ from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error
 
 if TYPE_CHECKING:
+    from barnabas.broker.api.client_connection import ClientConnection
     from barnabas.broker.api.fetch.fetch_answer import TopicReads
     from barnabas.broker.api.fetch.fetch_partitions import Entries
-    from barnabas.broker.broker import Broker
     from barnabas.net.purgatory import Watchers
     from barnabas.replication.hosted import HostedPartition
 
@@ -58,11 +59,13 @@ _FRAME = Struct(">ii")
 class Fetch(Slot):
     """A fetch request of one connection: run when it comes, parked while there is too little, run again."""
 
-    __slots__ = ("_broker", "correlation_id", "is_committed", "max_bytes", "max_wait_ms", "min_bytes", "version")
+    __slots__ = ("_environment", "correlation_id", "is_committed", "max_bytes", "max_wait_ms", "min_bytes", "version")
 
-    def __init__(self, broker: Broker, connection: Connection, request: m.FetchRequest, version: int) -> None:
+    def __init__(
+        self, environment: FetchEnvironment, connection: ClientConnection, request: m.FetchRequest, version: int
+    ) -> None:
         super().__init__(connection)
-        self._broker = broker
+        self._environment = environment
         self.correlation_id = connection.correlation_id
         self.version = version
         self.max_wait_ms = request.max_wait_ms
@@ -71,15 +74,15 @@ class Fetch(Slot):
         self.is_committed = request.isolation_level == READ_COMMITTED
 
     def cancel(self) -> None:
-        self._broker.purgatory.cancel(self)
+        self._environment.purgatory.cancel(self)
 
     def _park(self, watched: list[Watchers]) -> None:
         self.connection.line_up(self)
-        self._broker.purgatory.park(self, self.max_wait_ms, watched)
+        self._environment.purgatory.park(self, self.max_wait_ms, watched)
 
     @property
     def _budget(self) -> int:
-        return min(self.max_bytes, self._broker.fetch_bytes_max)
+        return min(self.max_bytes, self._environment.settings.config.fetch_max_bytes)
 
     def _send(self, reads: TopicReads, session_id: int) -> None:
         """Replies at once from the page cache, or when a thread has brought cold pages there."""
@@ -88,7 +91,7 @@ class Fetch(Slot):
         if cold:
             if not self.is_in_line:
                 self.connection.line_up(self)
-            self._broker.warm(cold, partial(self._send_warmed, parts))
+            self._environment.warm(cold, partial(self._send_warmed, parts))
         elif self.is_in_line:
             self.fill(parts)
         else:
@@ -108,9 +111,14 @@ class SessionFetch(Fetch):
     __slots__ = ("_epoch", "_found", "_session")
 
     def __init__(
-        self, broker: Broker, connection: Connection, request: m.FetchRequest, version: int, session: FetchSession
+        self,
+        environment: FetchEnvironment,
+        connection: ClientConnection,
+        request: m.FetchRequest,
+        version: int,
+        session: FetchSession,
     ) -> None:
-        super().__init__(broker, connection, request, version)
+        super().__init__(environment, connection, request, version)
         self._session = session
         self._epoch = session.epoch
         self._found: SessionReads | None = None
@@ -123,7 +131,9 @@ class SessionFetch(Fetch):
             self._answer(reads)
 
     def _read(self) -> SessionReads:
-        return self._session.read(self._broker.replicas, self.version, self._budget, is_committed=self.is_committed)
+        return self._session.read(
+            self._environment.replicas, self.version, self._budget, is_committed=self.is_committed
+        )
 
     def _is_enough(self, reads: SessionReads) -> bool:
         return reads.has_error or reads.total_bytes >= self.min_bytes
@@ -168,19 +178,19 @@ class StandingFetch(Fetch):
 
     def __init__(
         self,
-        broker: Broker,
-        connection: Connection,
+        environment: FetchEnvironment,
+        connection: ClientConnection,
         request: m.FetchRequest,
         version: int,
         entries: Entries,
         *,
         body: bytes = b"",
     ) -> None:
-        super().__init__(broker, connection, request, version)
+        super().__init__(environment, connection, request, version)
         self._by_key = entries
         self._quiet_body = b""
         self._opens_session = request.session_epoch == INITIAL_EPOCH
-        self._generation = broker.replicas.generation
+        self._generation = environment.replicas.generation
         self.body = body
         """Everything behind the correlation id: client id, tags, request. Empty if it does not serve again."""
         self.topics = group_by_topic(entries)
@@ -189,7 +199,7 @@ class StandingFetch(Fetch):
 
     def is_current(self) -> bool:
         """Whether the partitions are still those that the request names."""
-        generation = self._broker.replicas.generation
+        generation = self._environment.replicas.generation
         if self._generation != generation:
             if any(entry.has_to_be_found for entry in self.entries):
                 return False
@@ -295,10 +305,10 @@ class StandingFetch(Fetch):
         self._send(reads, self._open_session(reads) if self._opens_session else NO_SESSION)
 
     def _open_session(self, reads: TopicReads) -> int:
-        session = self._broker.api.fetch_sessions.open(
+        session = self._environment.sessions.open(
             self._by_key,
             self._generation,
-            self._broker.clock.now_ms(),
+            self._environment.clock.now_ms(),
             uses_topic_ids=self.version >= FIRST_VERSION_WITH_TOPIC_IDS,
         )
         if session is None:
@@ -316,11 +326,13 @@ def is_held_back(offset: int, hosted: HostedPartition) -> bool:
     return hosted.last_stable_offset <= offset < hosted.state.high_watermark.offset
 
 
-@handles_frames(ApiKey.FETCH, versions=(4, 18))
-def fetch(broker: Broker, connection: Connection, version: int, frame: memoryview, body: int) -> None:
+@handles_frames(ApiKey.FETCH, FetchEnvironment, versions=(4, 18))
+def fetch(
+    environment: FetchEnvironment, connection: ClientConnection, version: int, frame: memoryview, body: int
+) -> None:
     last = connection.last_fetch
     if (
-        isinstance(last, StandingFetch)
+        last is not None
         and last.version == version
         and last.body == frame[CORRELATION_ID_END:]
         and not last.is_in_line
@@ -329,13 +341,13 @@ def fetch(broker: Broker, connection: Connection, version: int, frame: memoryvie
         last.start(connection.correlation_id)
         return
     request, _ = codec.decode_prefix(m.FetchRequest, frame, version, body)
-    sessions = broker.api.fetch_sessions
-    entries = look_up(broker.replicas, request, version)
+    sessions = environment.sessions
+    entries = look_up(environment.replicas, request, version)
     session = None
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         sessions.close(request.session_id)
     else:
-        found = sessions.take(request, version, broker.clock.now_ms())
+        found = sessions.take(request, version, environment.clock.now_ms())
         if isinstance(found, Error):
             connection.reply_bytes(encode_session_error(version, connection.correlation_id, found, NO_SESSION))
             return
@@ -349,10 +361,10 @@ def fetch(broker: Broker, connection: Connection, version: int, frame: memoryvie
         return
     if session is not None:
         connection.last_fetch = None
-        SessionFetch(broker, connection, request, version, session).start()
+        SessionFetch(environment, connection, request, version, session).start()
         return
     may_keep = request.session_epoch == FINAL_EPOCH and len(frame) - CORRELATION_ID_END <= STANDING_BYTES_MAX
     kept = bytes(frame[CORRELATION_ID_END:]) if may_keep else b""
-    new = StandingFetch(broker, connection, request, version, entries, body=kept)
+    new = StandingFetch(environment, connection, request, version, entries, body=kept)
     connection.last_fetch = new if may_keep else None
     new.start(connection.correlation_id)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.api.environments import FetchEnvironment
 from barnabas.broker.api.registry import handles
 from barnabas.net.large_requests import Cut
 from barnabas.protocol import messages as m
@@ -14,37 +15,40 @@ from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
-    from barnabas.broker.broker import Broker
     from barnabas.net.dispatch import Caller
+    from barnabas.replication.replica_manager import ReplicaManager
 
 
 @handles(
     ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    FetchEnvironment,
     versions=(2, 4),
     cuts=[Cut(("topics", "partitions"), ("topics", "partitions"))],
 )
 def offset_for_leader_epoch(
-    broker: Broker,
+    environment: FetchEnvironment,
     request: m.OffsetForLeaderEpochRequest,
     caller: Caller,  # noqa: ARG001 (every handler takes it)
 ) -> m.OffsetForLeaderEpochResponse:
-    return m.OffsetForLeaderEpochResponse(topics=[answer_topic(broker, topic) for topic in request.topics])
+    return m.OffsetForLeaderEpochResponse(
+        topics=[answer_topic(environment.replicas, topic) for topic in request.topics]
+    )
 
 
 def answer_topic(
-    broker: Broker, topic: m.OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+    replicas: ReplicaManager, topic: m.OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 ) -> m.OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult:
     name = topic.topic.encode()
     return m.OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
-        topic=topic.topic, partitions=[answer_partition(broker, name, partition) for partition in topic.partitions]
+        topic=topic.topic, partitions=[answer_partition(replicas, name, partition) for partition in topic.partitions]
     )
 
 
 def answer_partition(
-    broker: Broker, topic: bytes, asked: m.OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+    replicas: ReplicaManager, topic: bytes, asked: m.OffsetForLeaderEpochRequest.OffsetForLeaderPartition
 ) -> m.OffsetForLeaderEpochResponse.EpochEndOffset:
     try:
-        hosted = broker.replicas.find_by_name(topic, asked.partition)
+        hosted = replicas.find_by_name(topic, asked.partition)
         hosted.require_leader()
     except KafkaError as refused:
         return m.OffsetForLeaderEpochResponse.EpochEndOffset(partition=asked.partition, error_code=refused.error)

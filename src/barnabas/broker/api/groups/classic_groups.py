@@ -16,6 +16,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
+from barnabas.broker.api.environments import GroupEnvironment
 from barnabas.broker.api.groups.group_steps import step_in_group
 from barnabas.broker.api.registry import handles
 from barnabas.groups.classic.classic_members import ClientInfo
@@ -26,9 +27,9 @@ from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error
 
 if TYPE_CHECKING:
-    from barnabas.broker.broker import Broker
     from barnabas.net.dispatch import Caller
     from barnabas.net.pending import Pending
+    from barnabas.ports import Random
 
 JOIN_WITH_NULL_PROTOCOL = 7
 SYNC_WITH_PROTOCOL = 5
@@ -38,8 +39,10 @@ MEMBER_ID_BYTES_MAX = (1 << 15) - 1
 """What a string can hold. A client id or instance id of nearly that length leaves no room for a UUID behind it."""
 
 
-@handles(ApiKey.JOIN_GROUP, versions=(0, 9))
-def join_group(broker: Broker, request: m.JoinGroupRequest, caller: Caller) -> Pending[m.JoinGroupResponse]:
+@handles(ApiKey.JOIN_GROUP, GroupEnvironment, versions=(0, 9))
+def join_group(
+    environment: GroupEnvironment, request: m.JoinGroupRequest, caller: Caller
+) -> Pending[m.JoinGroupResponse]:
     def finish(response: m.JoinGroupResponse) -> m.JoinGroupResponse:
         if response.error_code:
             response.protocol_name = None if caller.api_version >= JOIN_WITH_NULL_PROTOCOL else ""
@@ -47,11 +50,11 @@ def join_group(broker: Broker, request: m.JoinGroupRequest, caller: Caller) -> P
 
     if not request.group_id:
         return answered(finish(m.JoinGroupResponse(error_code=Error.INVALID_GROUP_ID, member_id=request.member_id)))
-    client = client_of(broker, request, caller)
+    client = client_of(request, caller, environment.random)
     if len(client.new_member_id.encode()) > MEMBER_ID_BYTES_MAX:
         return answered(finish(m.JoinGroupResponse(error_code=Error.UNKNOWN_SERVER_ERROR)))
     return step_in_group(
-        broker,
+        environment.groups,
         request.group_id,
         lambda shard, reply_to, now_ms: shard.join(request, client, reply_to, now_ms),
         m.JoinGroupResponse,
@@ -59,31 +62,33 @@ def join_group(broker: Broker, request: m.JoinGroupRequest, caller: Caller) -> P
     )
 
 
-def client_of(broker: Broker, request: m.JoinGroupRequest, caller: Caller) -> ClientInfo:
+def client_of(request: m.JoinGroupRequest, caller: Caller, random: Random) -> ClientInfo:
     """Kafka writes addresses with a slash before them, and so do tools that show them."""
     client_id = caller.client_id or ""
-    unique = uuid.UUID(bytes=broker.random.uuid(), version=4)
+    unique = uuid.UUID(bytes=random.uuid(), version=4)
     name = client_id if request.group_instance_id is None else request.group_instance_id
     return ClientInfo(client_id, f"/{caller.host}", caller.api_version, f"{name}-{unique}")
 
 
-@handles(ApiKey.SYNC_GROUP, versions=(0, 5))
-def sync_group(broker: Broker, request: m.SyncGroupRequest, caller: Caller) -> Pending[m.SyncGroupResponse]:
+@handles(ApiKey.SYNC_GROUP, GroupEnvironment, versions=(0, 5))
+def sync_group(
+    environment: GroupEnvironment, request: m.SyncGroupRequest, caller: Caller
+) -> Pending[m.SyncGroupResponse]:
     if caller.api_version >= SYNC_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
         return answered(m.SyncGroupResponse(error_code=Error.INCONSISTENT_GROUP_PROTOCOL))
     if not request.group_id:
         return answered(m.SyncGroupResponse(error_code=Error.INVALID_GROUP_ID))
     return step_in_group(
-        broker,
+        environment.groups,
         request.group_id,
         lambda shard, reply_to, now_ms: shard.sync(request, reply_to, now_ms),
         m.SyncGroupResponse,
     )
 
 
-@handles(ApiKey.HEARTBEAT, versions=(0, 4))
+@handles(ApiKey.HEARTBEAT, GroupEnvironment, versions=(0, 4))
 def heartbeat(
-    broker: Broker,
+    environment: GroupEnvironment,
     request: m.HeartbeatRequest,
     caller: Caller,  # noqa: ARG001 (every handler takes it)
 ) -> Pending[m.HeartbeatResponse]:
@@ -91,7 +96,7 @@ def heartbeat(
     if not request.group_id:
         return answered(m.HeartbeatResponse(error_code=Error.INVALID_GROUP_ID))
     return step_in_group(
-        broker,
+        environment.groups,
         request.group_id,
         lambda shard, reply_to, now_ms: shard.heartbeat(request, reply_to, now_ms),
         refuse_heartbeat,
@@ -105,10 +110,13 @@ def refuse_heartbeat(error_code: Error) -> m.HeartbeatResponse:
 
 @handles(
     ApiKey.LEAVE_GROUP,
+    GroupEnvironment,
     versions=(0, 5),
     cuts=[Cut(("members",), ("members",), first_version=LEAVE_WITH_MANY_MEMBERS)],
 )
-def leave_group(broker: Broker, request: m.LeaveGroupRequest, caller: Caller) -> Pending[m.LeaveGroupResponse]:
+def leave_group(
+    environment: GroupEnvironment, request: m.LeaveGroupRequest, caller: Caller
+) -> Pending[m.LeaveGroupResponse]:
     if not request.group_id:
         return answered(m.LeaveGroupResponse(error_code=Error.INVALID_GROUP_ID))
     leaves_alone = caller.api_version < LEAVE_WITH_MANY_MEMBERS
@@ -116,7 +124,7 @@ def leave_group(broker: Broker, request: m.LeaveGroupRequest, caller: Caller) ->
         request.members = [m.LeaveGroupRequest.MemberIdentity(member_id=request.member_id)]
         request.member_id = ""
     return step_in_group(
-        broker,
+        environment.groups,
         request.group_id,
         lambda shard, reply_to, now_ms: shard.leave(request, reply_to, now_ms),
         m.LeaveGroupResponse,

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.api.admin.cluster_view import GROUP_OPERATIONS
+from barnabas.broker.api.environments import GroupEnvironment
 from barnabas.broker.api.groups.group_admin import by_partition
 from barnabas.broker.api.groups.group_steps import step_in_group
 from barnabas.broker.api.registry import handles
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import TypeAlias
 
-    from barnabas.broker.broker import Broker
+    from barnabas.broker.coordinators.group_coordinator import GroupCoordinator
     from barnabas.net.dispatch import Caller
     from barnabas.net.pending import Pending
 
@@ -39,48 +40,48 @@ CONSUMER_PROTOCOL: Final = "consumer"
 GROUP_VERSION_FEATURE: Final = "group.version"
 
 
-def is_enabled(broker: Broker) -> bool:
+def is_enabled(environment: GroupEnvironment) -> bool:
     """Whether groups of this protocol are served here."""
-    has_feature = broker.image.features.finalized.get(GROUP_VERSION_FEATURE, 0) >= 1
-    return has_feature and CONSUMER_PROTOCOL in broker.config.group_coordinator_rebalance_protocols
+    has_feature = environment.metadata.image.features.finalized.get(GROUP_VERSION_FEATURE, 0) >= 1
+    return has_feature and CONSUMER_PROTOCOL in environment.settings.config.group_coordinator_rebalance_protocols
 
 
-@handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 1))
+@handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, GroupEnvironment, versions=(0, 1))
 def consumer_group_heartbeat(
-    broker: Broker, request: m.ConsumerGroupHeartbeatRequest, caller: Caller
+    environment: GroupEnvironment, request: m.ConsumerGroupHeartbeatRequest, caller: Caller
 ) -> Pending[m.ConsumerGroupHeartbeatResponse]:
-    if not is_enabled(broker):
+    if not is_enabled(environment):
         return answered(m.ConsumerGroupHeartbeatResponse(error_code=Error.UNSUPPORTED_VERSION))
     client = ClientInfo(
         client_id=caller.client_id or "",
         host=f"/{caller.host}",
         version=caller.api_version,
-        new_member_id=to_text(broker.random.uuid()),
+        new_member_id=to_text(environment.random.uuid()),
     )
-    answer = beat(broker, request, client)
+    answer = beat(environment.groups, request, client)
     if not answer.done() and request.member_epoch == JOIN_EPOCH and request.instance_id is None:
         answer.when_abandoned(
-            partial(leave, broker, request.group_id, request.member_id or client.new_member_id, client)
+            partial(leave, environment.groups, request.group_id, request.member_id or client.new_member_id, client)
         )
     return answer
 
 
 def beat(
-    broker: Broker, request: m.ConsumerGroupHeartbeatRequest, client: ClientInfo
+    groups: GroupCoordinator, request: m.ConsumerGroupHeartbeatRequest, client: ClientInfo
 ) -> Pending[m.ConsumerGroupHeartbeatResponse]:
     return step_in_group(
-        broker,
+        groups,
         request.group_id,
         lambda shard, reply_to, now_ms: shard.consumer_heartbeat(request, client, reply_to, now_ms),
         m.ConsumerGroupHeartbeatResponse,
     )
 
 
-def leave(broker: Broker, group_id: str, member_id: str, client: ClientInfo) -> None:
+def leave(groups: GroupCoordinator, group_id: str, member_id: str, client: ClientInfo) -> None:
     """For a client that went away before its join was answered. It has no epoch to leave with, and would be a member
     until its session ends. A static member may come back, and stays."""
     beat(
-        broker,
+        groups,
         m.ConsumerGroupHeartbeatRequest(group_id=group_id, member_id=member_id, member_epoch=LEAVE_EPOCH),
         client,
     )
@@ -88,21 +89,22 @@ def leave(broker: Broker, group_id: str, member_id: str, client: ClientInfo) -> 
 
 @handles(
     ApiKey.CONSUMER_GROUP_DESCRIBE,
+    GroupEnvironment,
     versions=(0, 1),
     cuts=[Cut(("group_ids",), ("groups",))],
     whole_bytes_max=SHORT_BYTES_MAX,
 )
 async def consumer_group_describe(
-    broker: Broker,
+    environment: GroupEnvironment,
     request: m.ConsumerGroupDescribeRequest,
     caller: Caller,  # noqa: ARG001 (every handler takes it)
 ) -> m.ConsumerGroupDescribeResponse:
-    if not is_enabled(broker):
+    if not is_enabled(environment):
         return m.ConsumerGroupDescribeResponse(groups=refuse(request.group_ids, Error.UNSUPPORTED_VERSION))
     named = [group_id for group_id in request.group_ids if group_id]
     described = refuse([group_id for group_id in request.group_ids if not group_id], Error.INVALID_GROUP_ID)
-    for group_ids in by_partition(broker, named):
-        described += await describe_in_one_partition(broker, group_ids)
+    for group_ids in by_partition(environment.groups, named):
+        described += await describe_in_one_partition(environment.groups, group_ids)
     if request.include_authorized_operations:
         for group in described:
             if group.error_code == Error.NONE:
@@ -110,9 +112,9 @@ async def consumer_group_describe(
     return m.ConsumerGroupDescribeResponse(groups=described)
 
 
-async def describe_in_one_partition(broker: Broker, group_ids: list[str]) -> list[Description]:
+async def describe_in_one_partition(groups: GroupCoordinator, group_ids: list[str]) -> list[Description]:
     try:
-        return await broker.groups.read(group_ids[0], lambda shard: shard.describe_consumer_groups(group_ids))
+        return await groups.read(group_ids[0], lambda shard: shard.describe_consumer_groups(group_ids))
     except KafkaError as failed:
         return refuse(group_ids, failed.error)
 

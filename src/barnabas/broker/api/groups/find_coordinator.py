@@ -14,6 +14,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.broker.api.environments import GroupEnvironment
 from barnabas.broker.api.registry import handles
 from barnabas.broker.coordinators.coordinator_spec import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_of
 from barnabas.net.large_requests import SHORT_BYTES_MAX, Cut
@@ -24,7 +25,6 @@ from barnabas.protocol.errors import Error
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.broker.broker import Broker
     from barnabas.net.dispatch import Caller
 
 FIRST_VERSION_WITH_MANY_KEYS = 4
@@ -58,13 +58,16 @@ class Found(NamedTuple):
 
 @handles(
     ApiKey.FIND_COORDINATOR,
+    GroupEnvironment,
     versions=(0, 6),
     cuts=[Cut(("coordinator_keys",), ("coordinators",), first_version=FIRST_VERSION_WITH_MANY_KEYS)],
     whole_bytes_max=SHORT_BYTES_MAX,
 )
-def find_coordinator(broker: Broker, request: m.FindCoordinatorRequest, caller: Caller) -> m.FindCoordinatorResponse:
+def find_coordinator(
+    environment: GroupEnvironment, request: m.FindCoordinatorRequest, caller: Caller
+) -> m.FindCoordinatorResponse:
     if caller.api_version < FIRST_VERSION_WITH_MANY_KEYS:
-        found = find(broker, request.key_type, request.key, caller)
+        found = find(environment, request.key_type, request.key, caller)
         return m.FindCoordinatorResponse(
             error_code=found.error,
             error_message=_MESSAGES[found.error],
@@ -74,7 +77,7 @@ def find_coordinator(broker: Broker, request: m.FindCoordinatorRequest, caller: 
         )
     return m.FindCoordinatorResponse(
         coordinators=[
-            as_coordinator(key, find(broker, request.key_type, key, caller)) for key in request.coordinator_keys
+            as_coordinator(key, find(environment, request.key_type, key, caller)) for key in request.coordinator_keys
         ]
     )
 
@@ -85,24 +88,24 @@ def as_coordinator(key: str, found: Found) -> m.FindCoordinatorResponse.Coordina
     )
 
 
-def find(broker: Broker, key_type: int, key: str, caller: Caller) -> Found:
+def find(environment: GroupEnvironment, key_type: int, key: str, caller: Caller) -> Found:
     topic_name = _TOPICS.get(key_type)
     if topic_name is not None:
-        return find_leader(broker, topic_name, key, caller.listener.name)
+        return find_leader(environment, topic_name, key, caller.listener.name)
     can_be_asked_for = caller.api_version >= FIRST_VERSION_WITH_SHARE_KEYS
     if key_type == KeyType.SHARE and can_be_asked_for and is_share_key(key):
         return Found(Error.COORDINATOR_NOT_AVAILABLE)
     return Found(Error.INVALID_REQUEST)
 
 
-def find_leader(broker: Broker, topic_name: str, key: str, listener_name: str) -> Found:
+def find_leader(environment: GroupEnvironment, topic_name: str, key: str, listener_name: str) -> Found:
     """The leader of the partition to which the key belongs."""
-    topic = broker.image.topics.get(topic_name)
+    topic = environment.metadata.image.topics.get(topic_name)
     if topic is None:
-        broker.api.topic_creations.start([topic_name])
+        environment.topic_creations.start([topic_name])
         return Found(Error.COORDINATOR_NOT_AVAILABLE)
     partition = topic.partitions[partition_of(key, len(topic.partitions))]
-    leader = broker.image.brokers.get(partition.leader)
+    leader = environment.metadata.image.brokers.get(partition.leader)
     endpoint = None if leader is None or leader.fenced else leader.endpoint(listener_name)
     if leader is None or endpoint is None:
         return Found(Error.COORDINATOR_NOT_AVAILABLE)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.broker.api.admin.cluster_view import GROUP_OPERATIONS
+from barnabas.broker.api.environments import GroupEnvironment
 from barnabas.broker.api.registry import handles
 from barnabas.groups.classic.rebalancing import ClassicGroupState
 from barnabas.groups.consumer.consumer_group import ConsumerGroupState
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import TypeAlias
 
-    from barnabas.broker.broker import Broker
+    from barnabas.broker.coordinators.group_coordinator import GroupCoordinator
     from barnabas.net.dispatch import Caller, Handler
     from barnabas.net.large_requests import LargeRequest
 
@@ -42,16 +43,16 @@ GROUP_TYPES = frozenset((CLASSIC, CONSUMER))
 NewerDescription = TypeVar("NewerDescription")
 
 
-@handles(ApiKey.LIST_GROUPS, versions=(0, 5), long_answer="groups")
+@handles(ApiKey.LIST_GROUPS, GroupEnvironment, versions=(0, 5), long_answer="groups")
 async def list_groups(
-    broker: Broker,
+    environment: GroupEnvironment,
     request: m.ListGroupsRequest,
     caller: Caller,  # noqa: ARG001 (every handler takes it)
 ) -> m.ListGroupsResponse:
     try:
         states = narrowed((name.lower().strip() for name in request.states_filter), GROUP_STATES)
         types = narrowed((name.lower() for name in request.types_filter), GROUP_TYPES)
-        listed = await broker.groups.read_all(lambda shard: shard.list_groups(states, types))
+        listed = await environment.groups.read_all(lambda shard: shard.list_groups(states, types))
     except KafkaError as failed:
         return m.ListGroupsResponse(error_code=failed.error)
     return m.ListGroupsResponse(groups=[group for groups in listed for group in groups])
@@ -65,14 +66,17 @@ def narrowed(names: Iterable[str], known: frozenset[str]) -> list[str]:
 
 @handles(
     ApiKey.DESCRIBE_GROUPS,
+    GroupEnvironment,
     versions=(0, 6),
     cuts=[Cut(("groups",), ("groups",))],
     whole_bytes_max=SHORT_BYTES_MAX,
 )
-async def describe_groups(broker: Broker, request: m.DescribeGroupsRequest, caller: Caller) -> m.DescribeGroupsResponse:
+async def describe_groups(
+    environment: GroupEnvironment, request: m.DescribeGroupsRequest, caller: Caller
+) -> m.DescribeGroupsResponse:
     described: list[ClassicDescription] = []
-    for group_ids in by_partition(broker, request.groups):
-        described += await describe_in_one_partition(broker, group_ids, caller.api_version)
+    for group_ids in by_partition(environment.groups, request.groups):
+        described += await describe_in_one_partition(environment.groups, group_ids, caller.api_version)
     if caller.api_version >= DESCRIBE_WITH_OPERATIONS and request.include_authorized_operations:
         for group in described:
             if group.error_code == Error.NONE:
@@ -80,9 +84,11 @@ async def describe_groups(broker: Broker, request: m.DescribeGroupsRequest, call
     return m.DescribeGroupsResponse(groups=described)
 
 
-async def describe_in_one_partition(broker: Broker, group_ids: list[str], version: int) -> list[ClassicDescription]:
+async def describe_in_one_partition(
+    groups: GroupCoordinator, group_ids: list[str], version: int
+) -> list[ClassicDescription]:
     try:
-        return await broker.groups.read(group_ids[0], lambda shard: shard.describe_groups(group_ids, version))
+        return await groups.read(group_ids[0], lambda shard: shard.describe_groups(group_ids, version))
     except KafkaError as failed:
         return [
             m.DescribeGroupsResponse.DescribedGroup(group_id=group_id, error_code=failed.error)
@@ -90,7 +96,9 @@ async def describe_in_one_partition(broker: Broker, group_ids: list[str], versio
         ]
 
 
-async def delete_many_groups(handler: Handler, broker: Broker, request: LargeRequest, caller: Caller) -> Any:
+async def delete_many_groups(
+    handler: Handler, environment: GroupEnvironment, request: LargeRequest, caller: Caller
+) -> Any:
     """A group that is named several times is deleted and answered once."""
     await request.check()
     seen: set[str] = set()
@@ -99,31 +107,32 @@ async def delete_many_groups(handler: Handler, broker: Broker, request: LargeReq
         seen.update(names)
         await request.charge(len(names) * NAME_BYTES)
         piece.groups_names = names
-        await request.add((await request.call(handler, broker, piece, caller)).results)
+        await request.add((await request.call(handler, environment, piece, caller)).results)
     await request.forget(seen)
     return m.DeleteGroupsResponse()
 
 
 @handles(
     ApiKey.DELETE_GROUPS,
+    GroupEnvironment,
     versions=(0, 2),
     cuts=[Cut(("groups_names",), ("results",))],
     large_handler=delete_many_groups,
 )
 async def delete_groups(
-    broker: Broker,
+    environment: GroupEnvironment,
     request: m.DeleteGroupsRequest,
     caller: Caller,  # noqa: ARG001 (every handler takes it)
 ) -> m.DeleteGroupsResponse:
     results: list[Deleted] = []
-    for group_ids in by_partition(broker, dict.fromkeys(request.groups_names)):
-        results += await delete_in_one_partition(broker, group_ids)
+    for group_ids in by_partition(environment.groups, dict.fromkeys(request.groups_names)):
+        results += await delete_in_one_partition(environment.groups, group_ids)
     return m.DeleteGroupsResponse(results=results)
 
 
-async def delete_in_one_partition(broker: Broker, group_ids: list[str]) -> list[Deleted]:
+async def delete_in_one_partition(groups: GroupCoordinator, group_ids: list[str]) -> list[Deleted]:
     try:
-        response: m.DeleteGroupsResponse = await broker.groups.step(
+        response: m.DeleteGroupsResponse = await groups.step(
             group_ids[0], lambda shard, reply_to, _: shard.delete_groups(group_ids, reply_to)
         )
     except KafkaError as failed:
@@ -134,12 +143,12 @@ async def delete_in_one_partition(broker: Broker, group_ids: list[str]) -> list[
     return response.results
 
 
-def by_partition(broker: Broker, group_ids: Iterable[str]) -> list[list[str]]:
+def by_partition(groups: GroupCoordinator, group_ids: Iterable[str]) -> list[list[str]]:
     """The groups of each partition together, so that it is asked once."""
-    groups: dict[int, list[str]] = {}
+    by_partition: dict[int, list[str]] = {}
     for group_id in group_ids:
-        groups.setdefault(broker.groups.partition_of(group_id), []).append(group_id)
-    return list(groups.values())
+        by_partition.setdefault(groups.partition_of(group_id), []).append(group_id)
+    return list(by_partition.values())
 
 
 # ── share and streams groups ────────────────────────────────────────────────────────────────────────────────────
@@ -147,51 +156,56 @@ def by_partition(broker: Broker, group_ids: Iterable[str]) -> list[list[str]]:
 
 @handles(
     ApiKey.SHARE_GROUP_DESCRIBE,
+    GroupEnvironment,
     versions=(1, 1),
     cuts=[Cut(("group_ids",), ("groups",))],
     whole_bytes_max=SHORT_BYTES_MAX,
 )
 async def share_group_describe(
-    broker: Broker,
+    environment: GroupEnvironment,
     request: m.ShareGroupDescribeRequest,
     caller: Caller,  # noqa: ARG001 (every handler takes it)
 ) -> m.ShareGroupDescribeResponse:
     described = m.ShareGroupDescribeResponse.DescribedGroup
-    return m.ShareGroupDescribeResponse(groups=await refuse_all(broker, request.group_ids, "share", described))
+    return m.ShareGroupDescribeResponse(
+        groups=await refuse_all(environment.groups, request.group_ids, "share", described)
+    )
 
 
 @handles(
     ApiKey.STREAMS_GROUP_DESCRIBE,
+    GroupEnvironment,
     versions=(0, 0),
     cuts=[Cut(("group_ids",), ("groups",))],
     whole_bytes_max=SHORT_BYTES_MAX,
 )
 async def streams_group_describe(
-    broker: Broker,
+    environment: GroupEnvironment,
     request: m.StreamsGroupDescribeRequest,
     caller: Caller,  # noqa: ARG001 (every handler takes it)
 ) -> m.StreamsGroupDescribeResponse:
     described = m.StreamsGroupDescribeResponse.DescribedGroup
-    return m.StreamsGroupDescribeResponse(groups=await refuse_all(broker, request.group_ids, "streams", described))
+    return m.StreamsGroupDescribeResponse(
+        groups=await refuse_all(environment.groups, request.group_ids, "streams", described)
+    )
 
 
 async def refuse_all(
-    broker: Broker, group_ids: Iterable[str], kind: str, described: Callable[..., NewerDescription]
+    groups: GroupCoordinator, group_ids: Iterable[str], kind: str, described: Callable[..., NewerDescription]
 ) -> list[NewerDescription]:
     """Admin clients try this first, and take these answers for a reason to ask for a classic group."""
     answers = []
     for group_id in group_ids:
-        error, message = await refusal(broker, group_id, kind)
+        error, message = await refusal(groups, group_id, kind)
         answers.append(described(group_id=group_id, error_code=error, error_message=message))
     return answers
 
 
-async def refusal(broker: Broker, group_id: str, kind: str) -> tuple[Error, str | None]:
+async def refusal(groups: GroupCoordinator, group_id: str, kind: str) -> tuple[Error, str | None]:
     if not group_id:
         return Error.INVALID_GROUP_ID, None
-
     try:
-        exists = await broker.groups.read(group_id, lambda shard: shard.has_group(group_id))
+        exists = await groups.read(group_id, lambda shard: shard.has_group(group_id))
     except KafkaError as failed:
         return failed.error, None
     missing = f"Group {group_id} is not a {kind} group." if exists else f"Group {group_id} not found."

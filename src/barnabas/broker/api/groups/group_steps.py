@@ -9,7 +9,7 @@ from barnabas.net.pending import Pending
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.broker.broker import Broker
+    from barnabas.broker.coordinators.group_coordinator import GroupCoordinator
     from barnabas.broker.coordinators.led_shard import Step
     from barnabas.groups.group_shard import GroupShard
 
@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 def step_in_group(
-    broker: Broker,
+    groups: GroupCoordinator,
     group_id: str,
     step: Step[GroupShard],
     response: Callable[..., R],
@@ -25,5 +25,5 @@ def step_in_group(
 ) -> Pending[R]:
     """The answer of the step, or one that holds nothing but why there is none."""
     answer = Pending(lambda error: response(error_code=error), finish)
-    broker.groups.begin_step(group_id, step, answer)
+    groups.begin_step(group_id, step, answer)
     return answer

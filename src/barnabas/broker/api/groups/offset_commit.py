@@ -13,6 +13,7 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from barnabas.broker.api.environments import GroupEnvironment
 from barnabas.broker.api.groups.standing_commits import COMMIT_BY_ID, StandingCommit
 from barnabas.broker.api.registry import handles_frames
 from barnabas.net.dispatch import reply_with
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
     from typing import TypeAlias
 
-    from barnabas.broker.broker import Broker
+    from barnabas.broker.api.client_connection import ClientConnection
+    from barnabas.broker.coordinators.group_coordinator import GroupCoordinator
     from barnabas.coordination.effects import Effects, ReplyTo
     from barnabas.groups.group_shard import GroupShard
     from barnabas.metadata.image import TopicImage, TopicsImage
-    from barnabas.net.connection import Connection
     from barnabas.net.dispatch import Caller
 
     CommitTopic: TypeAlias = m.OffsetCommitRequest.OffsetCommitRequestTopic
@@ -41,38 +42,41 @@ WHOLE_BYTES_MAX = 16 * 1024
 """Commits of some hundred partitions, which consumers repeat all day long, are handled in one go."""
 
 
-def commit_decoded(broker: Broker, request: m.OffsetCommitRequest, caller: Caller) -> Pending[Any]:
-    return commit(broker, request, caller.api_version)
+def commit_decoded(environment: GroupEnvironment, request: m.OffsetCommitRequest, caller: Caller) -> Pending[Any]:
+    return commit(environment, request, caller.api_version)
 
 
 @handles_frames(
     ApiKey.OFFSET_COMMIT,
+    GroupEnvironment,
     versions=(2, 10),
     large=commit_decoded,
     cuts=[Cut(("topics", "partitions"), ("topics", "partitions"))],
     whole_bytes_max=WHOLE_BYTES_MAX,
 )
-def offset_commit(broker: Broker, connection: Connection, version: int, frame: memoryview, body_at: int) -> None:
+def offset_commit(
+    environment: GroupEnvironment, connection: ClientConnection, version: int, frame: memoryview, body_at: int
+) -> None:
     body = frame[body_at:]
-    topics = broker.image.topics
+    topics = environment.metadata.image.topics
     last = connection.last_commit
-    if isinstance(last, StandingCommit) and last.is_repeated_by(body, version, topics):
-        answer = begin_commit(broker, last.request, version, last.finish)
+    if last is not None and last.is_repeated_by(body, version, topics):
+        answer = begin_commit(environment.groups, last.request, version, last.finish)
     else:
         request, _ = codec.decode_prefix(m.OffsetCommitRequest, body, version)
-        answer = commit(broker, request, version)
+        answer = commit(environment, request, version)
         connection.last_commit = StandingCommit.of(request, body, version, topics)
     reply_with(connection, ApiKey.OFFSET_COMMIT, version, answer)
 
 
-def commit(broker: Broker, request: m.OffsetCommitRequest, version: int) -> Pending[Any]:
+def commit(environment: GroupEnvironment, request: m.OffsetCommitRequest, version: int) -> Pending[Any]:
     """Commits what exists, and leaves only that in the request."""
-    refused, request.topics = split_commit(broker.image.topics, request, version)
-    return begin_commit(broker, request, version, partial(beside_refused, refused) if refused else None)
+    refused, request.topics = split_commit(environment.metadata.image.topics, request, version)
+    return begin_commit(environment.groups, request, version, partial(beside_refused, refused) if refused else None)
 
 
 def begin_commit(
-    broker: Broker,
+    groups: GroupCoordinator,
     request: m.OffsetCommitRequest,
     version: int,
     finish: Callable[[m.OffsetCommitResponse], Any] | None = None,
@@ -89,7 +93,7 @@ def begin_commit(
         return m.OffsetCommitResponse(topics=[refuse_commit(topic, error) for topic in request.topics])
 
     answer: Pending[Any] = Pending(refuse, finish)
-    broker.groups.begin_step(request.group_id, step, answer)
+    groups.begin_step(request.group_id, step, answer)
     return answer
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.api.environments import GroupEnvironment
 from barnabas.broker.api.groups.group_steps import step_in_group
 from barnabas.broker.api.groups.offset_commit import has_partition
 from barnabas.broker.api.registry import handles
@@ -24,7 +25,6 @@ from barnabas.protocol.uuids import ZERO_UUID
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from barnabas.broker.broker import Broker
     from barnabas.metadata.image import TopicsImage
     from barnabas.net.dispatch import Caller
 
@@ -46,6 +46,7 @@ NO_OFFSET = -1
 
 @handles(
     ApiKey.OFFSET_FETCH,
+    GroupEnvironment,
     versions=(1, 10),
     cuts=[
         Cut(("topics", "partition_indexes"), ("topics", "partitions"), last_version=FETCH_OF_MANY_GROUPS - 1),
@@ -56,14 +57,17 @@ NO_OFFSET = -1
         ),
     ],
 )
-async def offset_fetch(broker: Broker, request: m.OffsetFetchRequest, caller: Caller) -> m.OffsetFetchResponse:
+async def offset_fetch(
+    environment: GroupEnvironment, request: m.OffsetFetchRequest, caller: Caller
+) -> m.OffsetFetchResponse:
     version = caller.api_version
     if version >= FETCH_OF_MANY_GROUPS:
         groups = [
-            await fetch_group(broker, group, version, require_stable=request.require_stable) for group in request.groups
+            await fetch_group(environment, group, version, require_stable=request.require_stable)
+            for group in request.groups
         ]
         return m.OffsetFetchResponse(groups=groups)
-    answer = await fetch_group(broker, only_group(request), version, require_stable=request.require_stable)
+    answer = await fetch_group(environment, only_group(request), version, require_stable=request.require_stable)
     return m.OffsetFetchResponse(
         error_code=answer.error_code if version >= FETCH_WITH_ANSWER_ERROR else Error.NONE,
         topics=[as_topic_of_only_group(topic) for topic in answer.topics],
@@ -99,18 +103,20 @@ def as_topic_of_only_group(topic: FetchTopicAnswer) -> m.OffsetFetchResponse.Off
     )
 
 
-async def fetch_group(broker: Broker, asked: FetchGroup, version: int, *, require_stable: bool) -> FetchGroupAnswer:
+async def fetch_group(
+    environment: GroupEnvironment, asked: FetchGroup, version: int, *, require_stable: bool
+) -> FetchGroupAnswer:
     unknown: list[FetchTopicAnswer] = []
     if version >= FETCH_BY_ID and asked.topics is not None:
-        unknown, asked.topics = name_topics(broker.image.topics, asked.topics)
+        unknown, asked.topics = name_topics(environment.metadata.image.topics, asked.topics)
     try:
-        answer = await broker.groups.read(
+        answer = await environment.groups.read(
             asked.group_id, lambda shard: shard.fetch_offsets(asked, require_stable=require_stable)
         )
     except KafkaError as failed:
         return refuse_fetch(asked, failed.error, version)
     if version >= FETCH_BY_ID and asked.topics is None:
-        answer.topics = topics_with_id(broker.image.topics, answer.topics)
+        answer.topics = topics_with_id(environment.metadata.image.topics, answer.topics)
     answer.topics = [*answer.topics, *unknown]
     return answer
 
@@ -166,18 +172,23 @@ def refuse_fetch_topic(topic: FetchTopic, error: Error) -> FetchTopicAnswer:
 # ── delete ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@handles(ApiKey.OFFSET_DELETE, versions=(0, 0), cuts=[Cut(("topics", "partitions"), ("topics", "partitions"))])
+@handles(
+    ApiKey.OFFSET_DELETE,
+    GroupEnvironment,
+    versions=(0, 0),
+    cuts=[Cut(("topics", "partitions"), ("topics", "partitions"))],
+)
 async def offset_delete(
-    broker: Broker,
+    environment: GroupEnvironment,
     request: m.OffsetDeleteRequest,
     caller: Caller,  # noqa: ARG001 (every handler takes it)
 ) -> m.OffsetDeleteResponse:
     """An error of the whole group goes before errors of single partitions."""
     if not request.group_id:
         return m.OffsetDeleteResponse(error_code=Error.INVALID_GROUP_ID)
-    refused, request.topics = split_deletion(broker.image.topics, request)
+    refused, request.topics = split_deletion(environment.metadata.image.topics, request)
     response = await step_in_group(
-        broker,
+        environment.groups,
         request.group_id,
         lambda shard, reply_to, _: shard.delete_offsets(request, reply_to),
         m.OffsetDeleteResponse,

@@ -15,6 +15,7 @@ import logging
 from struct import error as StructError  # noqa: N812 (an exception class in all but name)
 from typing import TYPE_CHECKING
 
+from barnabas.broker.api.environments import ProduceEnvironment
 from barnabas.broker.api.produce.produce_lanes import NO_TAGS, Lane, find_lane_end
 from barnabas.broker.api.produce.produce_transactions import (
     LOW_ATTRIBUTES_AT,
@@ -47,9 +48,9 @@ from barnabas.protocol.varint import read_uvarint
 from barnabas.replication.hosted import ACKS_ALL, HostedPartition
 
 if TYPE_CHECKING:
-    from barnabas.broker.broker import Broker
     from barnabas.log.partition_log import PartitionLog
     from barnabas.net.connection import Connection
+    from barnabas.replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger("barnabas.produce")
 
@@ -62,20 +63,23 @@ ADMIN_CLIENT_ID = b"\0\x0e__admin_client"
 _CODEC_MASK = 0x07
 
 
-@handles_frames(ApiKey.PRODUCE, versions=(3, 13))
-def produce(broker: Broker, connection: Connection, version: int, frame: memoryview, body: int) -> None:
+@handles_frames(ApiKey.PRODUCE, ProduceEnvironment, versions=(3, 13))
+def produce(
+    environment: ProduceEnvironment, connection: Connection, version: int, frame: memoryview, body: int
+) -> None:
     lane_end = find_lane_end(frame, body, version)
     if lane_end:
-        lane = broker.api.lanes.get(broker, frame, body, lane_end, version)
+        lane = environment.lanes.get(frame, body, lane_end, version)
         if lane is not None and produce_in_lane(lane, connection, version, frame, lane_end):
             return
     request = parse_request(frame, body, version)
-    if version >= FIRST_FLEXIBLE_VERSION and produce_at_once(broker, connection, version, request):
+    if version >= FIRST_FLEXIBLE_VERSION and produce_at_once(environment.replicas, connection, version, request):
         return
     is_admin = frame[CLIENT_ID_POSITION : CLIENT_ID_POSITION + len(ADMIN_CLIENT_ID)] == ADMIN_CLIENT_ID
-    writing = Writing(broker, connection, version, request, may_write_internal=is_admin)
+    writing = Writing(environment, connection, version, request, may_write_internal=is_admin)
+    verifies = environment.settings.config.transaction_partition_verification_enable
     try:
-        transactional = begin(broker, request, version, writing.find_writable)
+        transactional = begin(request, version, writing.find_writable, verifies=verifies)
     except KafkaError as error:
         writing.conclude(refuse_all(request, error))
         return
@@ -115,15 +119,13 @@ def produce_in_lane(lane: Lane, connection: Connection, version: int, frame: mem
     return True
 
 
-def produce_at_once(broker: Broker, connection: Connection, version: int, request: ProduceRequest) -> bool:
+def produce_at_once(replicas: ReplicaManager, connection: Connection, version: int, request: ProduceRequest) -> bool:
     """The short way for requests of several batches, as the Java client gathers them: none of them transactional,
     each for a partition that can acknowledge it at once. False when it is not that, with nothing done."""
     acks = request.acks
     if acks != 1 and acks != ACKS_ALL:
         return False
-    hosted_by = (
-        broker.replicas.hosted_by_id if version >= FIRST_VERSION_WITH_TOPIC_IDS else broker.replicas.hosted_by_name
-    )
+    hosted_by = replicas.hosted_by_id if version >= FIRST_VERSION_WITH_TOPIC_IDS else replicas.hosted_by_name
     found = []
     for topic, batches in request.topics:
         hosted_here = hosted_by(topic)
@@ -156,18 +158,18 @@ def produce_at_once(broker: Broker, connection: Connection, version: int, reques
 class Writing:
     """One request on its way into the logs, and to its answer."""
 
-    __slots__ = ("_may_write_internal", "broker", "connection", "correlation_id", "request", "version")
+    __slots__ = ("_may_write_internal", "connection", "correlation_id", "environment", "request", "version")
 
     def __init__(
         self,
-        broker: Broker,
+        environment: ProduceEnvironment,
         connection: Connection,
         version: int,
         request: ProduceRequest,
         *,
         may_write_internal: bool,
     ) -> None:
-        self.broker = broker
+        self.environment = environment
         self.connection = connection
         self.correlation_id = connection.correlation_id
         self.version = version
@@ -205,7 +207,7 @@ class Writing:
 
     def find_writable(self, topic: bytes, index: int) -> HostedPartition:
         """The partition, if a request like this one may write to it at all."""
-        hosted = find_partition(self.broker, topic, index, self.version)
+        hosted = find_partition(self.environment.replicas, topic, index, self.version)
         if not ACKS_ALL <= self.request.acks <= 1:
             raise KafkaError(Error.INVALID_REQUIRED_ACKS, f"acks={self.request.acks} is none of 0, 1, -1")
         if hosted.topic in INTERNAL_TOPICS and not self._may_write_internal:
@@ -220,7 +222,7 @@ class Writing:
         if acks == 0:
             close_on_error(self.connection, answers)
             for log in to_flush:
-                self.broker.flusher.flush_soon(log)
+                self.environment.flusher.flush_soon(log)
             if slot is not None:
                 slot.fill([])
         elif (acks == ACKS_ALL and not settle_all(answers)) or to_flush:
@@ -236,10 +238,10 @@ class Writing:
                 slot.fill([encoded])
 
 
-def find_partition(broker: Broker, topic: bytes, index: int, version: int) -> HostedPartition:
+def find_partition(replicas: ReplicaManager, topic: bytes, index: int, version: int) -> HostedPartition:
     if version >= FIRST_VERSION_WITH_TOPIC_IDS:
-        return broker.replicas.find_by_id(topic, index)
-    return broker.replicas.find_by_name(topic, index)
+        return replicas.find_by_id(topic, index)
+    return replicas.find_by_name(topic, index)
 
 
 def check_codec(batch: memoryview, version: int) -> None:
@@ -300,7 +302,7 @@ class UnverifiedProduce(Slot):
 
     def start(self) -> None:
         self.connection.line_up(self)
-        asking = self._transactional.ask_coordinator(self._writing.broker, self._writing.version)
+        asking = self._transactional.ask_coordinator(self._writing.environment.transactions, self._writing.version)
         self._task = asyncio.ensure_future(asking)
         self._task.add_done_callback(self._asked)
 
@@ -328,11 +330,11 @@ class DelayedProduce(Slot):
     It keeps what it needs of its request, and not the request: that is as large as the batches in it.
     """
 
-    __slots__ = ("_acks", "_answers", "_broker", "_correlation_id", "_timeout_ms", "_version")
+    __slots__ = ("_acks", "_answers", "_correlation_id", "_environment", "_timeout_ms", "_version")
 
     def __init__(self, writing: Writing, answers: Answers) -> None:
         super().__init__(writing.connection)
-        self._broker = writing.broker
+        self._environment = writing.environment
         self._version = writing.version
         self._correlation_id = writing.correlation_id
         self._acks = writing.request.acks
@@ -342,7 +344,7 @@ class DelayedProduce(Slot):
 
     def wait_for(self, to_flush: list[PartitionLog]) -> None:
         if to_flush:
-            flushed = asyncio.gather(*map(self._broker.flusher.flush, to_flush))
+            flushed = asyncio.gather(*map(self._environment.flusher.flush, to_flush))
             flushed.add_done_callback(self.flushed)
         else:
             self.wait_for_replicas()
@@ -362,7 +364,7 @@ class DelayedProduce(Slot):
 
     def wait_for_replicas(self) -> None:
         watched = [a.hosted.watchers for _, partitions in self._answers for a in partitions if a.hosted is not None]
-        self._broker.purgatory.park(self, self._timeout_ms, watched)
+        self._environment.purgatory.park(self, self._timeout_ms, watched)
 
     def is_ready(self) -> bool:
         return settle_all(self._answers)
@@ -375,7 +377,7 @@ class DelayedProduce(Slot):
         self._reply()
 
     def cancel(self) -> None:
-        self._broker.purgatory.cancel(self)
+        self._environment.purgatory.cancel(self)
 
     def _reply(self) -> None:
         self.fill([encode_answer(self._version, self._correlation_id, self._answers)])

@@ -16,9 +16,9 @@ from barnabas.protocol.errors import KafkaError
 from barnabas.replication.hosted import ACKS_ALL
 
 if TYPE_CHECKING:
-    from barnabas.broker.broker import Broker
     from barnabas.log.append_batches import Appended
     from barnabas.replication.hosted import HostedPartition
+    from barnabas.replication.replica_manager import ReplicaManager
 
 LANES_MAX = 10_000
 NO_TAGS = b"\0\0\0"
@@ -89,24 +89,25 @@ def find_lane_end(frame: memoryview, body: int, version: int) -> int:
 class Lanes:
     """The lanes of a broker."""
 
-    __slots__ = ("_by_id", "_by_name", "_removals")
+    __slots__ = ("_by_id", "_by_name", "_removals", "_replicas")
 
-    def __init__(self) -> None:
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
         self._removals = 0
         self._by_name: dict[bytes, Lane] = {}
         self._by_id: dict[bytes, Lane] = {}
 
-    def get(self, broker: Broker, frame: memoryview, body: int, end: int, version: int) -> Lane | None:
-        if self._removals != broker.replicas.removals:
-            self._removals = broker.replicas.removals
+    def get(self, frame: memoryview, body: int, end: int, version: int) -> Lane | None:
+        if self._removals != self._replicas.removals:
+            self._removals = self._replicas.removals
             self._by_name = without_removed(self._by_name)
             self._by_id = without_removed(self._by_id)
         lanes = self._by_id if version >= FIRST_VERSION_WITH_TOPIC_IDS else self._by_name
         key = bytes(frame[body:end])
         lane = lanes.get(key)
-        return lane if lane is not None else self._open(broker, key, version, lanes)
+        return lane if lane is not None else self._open(key, version, lanes)
 
-    def _open(self, broker: Broker, key: bytes, version: int, lanes: dict[bytes, Lane]) -> Lane | None:
+    def _open(self, key: bytes, version: int, lanes: dict[bytes, Lane]) -> Lane | None:
         start = max(key[0], 1)
         acks = _ACKS.unpack_from(key, start)[0]
         index = _INDEX.unpack_from(key, len(key) - 4)[0]
@@ -117,9 +118,7 @@ class Lanes:
         if (not is_by_id and len(topic) + 1 != key[start + 7]) or len(topic) >= _SHORT_SIZE_MAX:
             return None
         try:
-            hosted = (
-                broker.replicas.find_by_id(topic, index) if is_by_id else broker.replicas.find_by_name(topic, index)
-            )
+            hosted = self._replicas.find_by_id(topic, index) if is_by_id else self._replicas.find_by_name(topic, index)
         except KafkaError:
             return None
         if hosted.topic in INTERNAL_TOPICS:

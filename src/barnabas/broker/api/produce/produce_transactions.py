@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.broker.api.produce.produce_wire import ProduceRequest
-    from barnabas.broker.broker import Broker
+    from barnabas.broker.coordinators.transaction_coordinator import TransactionCoordinator
     from barnabas.log.producers.producer_state import Verification
     from barnabas.replication.hosted import HostedPartition
 
@@ -58,9 +58,9 @@ class Transactional(NamedTuple):
     errors: dict[PartitionKey, KafkaError]
     """Why batches are not appended."""
 
-    async def ask_coordinator(self, broker: Broker, version: int) -> None:
+    async def ask_coordinator(self, transactions: TransactionCoordinator, version: int) -> None:
         partitions = list(self.unverified.values())
-        answers = await broker.transactions.check_partitions(
+        answers = await transactions.check_partitions(
             self.transactional_id, self.producer_id, self.epoch, partitions, adds=self.adds
         )
         for key, partition in self.unverified.items():
@@ -80,10 +80,13 @@ def is_open(hosted: HostedPartition, batch: memoryview) -> bool:
 
 
 def begin(
-    broker: Broker, request: ProduceRequest, version: int, find: Callable[[bytes, int], HostedPartition]
+    request: ProduceRequest, version: int, find: Callable[[bytes, int], HostedPartition], *, verifies: bool
 ) -> Transactional | None:
     """Prepares the partitions for the transactional batches of a request; None if it has no such batch. Raises
-    KafkaError if nothing of the request may be appended."""
+    KafkaError if nothing of the request may be appended.
+
+    Without `verifies` (`transaction.partition.verification.enable`) the coordinator is not asked about partitions that
+    clients have added themselves."""
     batches = [
         ((topic, index), batch)
         for topic, partitions in request.topics
@@ -107,7 +110,7 @@ def begin(
     ((producer_id, epoch),) = known
     adds = version >= FIRST_VERSION_THAT_ADDS
     found = Transactional(request.transactional_id, producer_id, epoch, adds, {}, {}, {})
-    if not adds and not broker.config.transaction_partition_verification_enable:
+    if not adds and not verifies:
         found.verifications.update(dict.fromkeys(producers, NOT_NEEDED))
         return found
     for key, (_, _, sequence) in producers.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.api.environments import TransactionEnvironment
 from barnabas.broker.api.registry import handles
 from barnabas.metadata.topic_names import is_legal
 from barnabas.net.large_requests import Cut
@@ -12,18 +13,19 @@ from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
-    from barnabas.broker.broker import Broker
     from barnabas.log.producers.producer_state import ProducerEntry
     from barnabas.net.dispatch import Caller
+    from barnabas.replication.replica_manager import ReplicaManager
 
 
 @handles(
     ApiKey.DESCRIBE_PRODUCERS,
+    TransactionEnvironment,
     versions=(0, 0),
     cuts=[Cut(("topics", "partition_indexes"), ("topics", "partitions"))],
 )
 def describe_producers(
-    broker: Broker,
+    environment: TransactionEnvironment,
     request: m.DescribeProducersRequest,
     caller: Caller,  # noqa: ARG001 (every handler takes it)
 ) -> m.DescribeProducersResponse:
@@ -31,18 +33,20 @@ def describe_producers(
         topics=[
             m.DescribeProducersResponse.TopicResponse(
                 name=topic.name,
-                partitions=[answer_partition(broker, topic.name, index) for index in topic.partition_indexes],
+                partitions=[
+                    answer_partition(environment.replicas, topic.name, index) for index in topic.partition_indexes
+                ],
             )
             for topic in request.topics
         ]
     )
 
 
-def answer_partition(broker: Broker, topic: str, index: int) -> m.DescribeProducersResponse.PartitionResponse:
+def answer_partition(replicas: ReplicaManager, topic: str, index: int) -> m.DescribeProducersResponse.PartitionResponse:
     try:
         if not is_legal(topic):
             raise KafkaError(Error.INVALID_TOPIC_EXCEPTION, "no topic can have this name")
-        producers = broker.replicas.find_by_name(topic.encode(), index).log.active_producers
+        producers = replicas.find_by_name(topic.encode(), index).log.active_producers
     except KafkaError as refused:
         return m.DescribeProducersResponse.PartitionResponse(
             partition_index=index, error_code=refused.error, error_message=refused.message

@@ -11,24 +11,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.api.environments import TransactionEnvironment
 from barnabas.broker.api.registry import handles
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
-    from barnabas.broker.broker import Broker
     from barnabas.net.dispatch import Caller
 
 
-@handles(ApiKey.END_TXN, versions=(0, 5))
-async def end_txn(broker: Broker, request: m.EndTxnRequest, caller: Caller) -> m.EndTxnResponse:
+@handles(ApiKey.END_TXN, TransactionEnvironment, versions=(0, 5))
+async def end_txn(environment: TransactionEnvironment, request: m.EndTxnRequest, caller: Caller) -> m.EndTxnResponse:
     if not request.transactional_id:
         return m.EndTxnResponse(error_code=Error.INVALID_REQUEST)
     version = caller.api_version
     try:
-        new_id = await broker.transactions.new_producer_id(request, version)
-        response: m.EndTxnResponse = await broker.transactions.step(
+        new_id = await environment.transactions.new_producer_id(request, version)
+        response: m.EndTxnResponse = await environment.transactions.step(
             request.transactional_id,
             lambda shard, reply_to, now_ms: shard.end(request, version, new_id, reply_to, now_ms),
         )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.api.environments import TransactionEnvironment
 from barnabas.broker.api.registry import handles
 from barnabas.broker.coordinators.transaction_coordinator import transaction_settings
 from barnabas.protocol import messages as m
@@ -19,7 +20,7 @@ from barnabas.protocol.errors import Error, KafkaError
 from barnabas.transactions.producer_epochs import check_request
 
 if TYPE_CHECKING:
-    from barnabas.broker.broker import Broker
+    from barnabas.broker.producer_ids import ProducerIds
     from barnabas.net.dispatch import Caller
 
 NO_PRODUCER_ID = -1
@@ -27,34 +28,34 @@ NO_PRODUCER_EPOCH = -1
 FIRST_PRODUCER_EPOCH = 0
 
 
-@handles(ApiKey.INIT_PRODUCER_ID, versions=(0, 5))
+@handles(ApiKey.INIT_PRODUCER_ID, TransactionEnvironment, versions=(0, 5))
 async def init_producer_id(
-    broker: Broker, request: m.InitProducerIdRequest, caller: Caller
+    environment: TransactionEnvironment, request: m.InitProducerIdRequest, caller: Caller
 ) -> m.InitProducerIdResponse:
     try:
         if request.transactional_id is None:
-            return await init_idempotent(broker, request)
-        return await init_transactional(broker, request, caller.api_version)
+            return await init_idempotent(environment.producer_ids, request)
+        return await init_transactional(environment, request, caller.api_version)
     except KafkaError as failed:
         return refuse(failed.error)
 
 
-async def init_idempotent(broker: Broker, request: m.InitProducerIdRequest) -> m.InitProducerIdResponse:
+async def init_idempotent(producer_ids: ProducerIds, request: m.InitProducerIdRequest) -> m.InitProducerIdResponse:
     """A producer may name its old id, but gets a new one all the same."""
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return refuse(Error.INVALID_REQUEST)
-    producer_id = await broker.producer_ids.take()
+    producer_id = await producer_ids.take()
     return m.InitProducerIdResponse(producer_id=producer_id, producer_epoch=FIRST_PRODUCER_EPOCH)
 
 
 async def init_transactional(
-    broker: Broker, request: m.InitProducerIdRequest, version: int
+    environment: TransactionEnvironment, request: m.InitProducerIdRequest, version: int
 ) -> m.InitProducerIdResponse:
-    error = check_request(request, transaction_settings(broker.config))
+    error = check_request(request, transaction_settings(environment.settings.config))
     if error is not Error.NONE:
         return refuse(error)
-    new_id = await broker.transactions.new_producer_id(request, version)
-    response: m.InitProducerIdResponse = await broker.transactions.step(
+    new_id = await environment.transactions.new_producer_id(request, version)
+    response: m.InitProducerIdResponse = await environment.transactions.step(
         request.transactional_id or "",
         lambda shard, reply_to, now_ms: shard.init_producer_id(request, version, new_id, reply_to, now_ms),
     )

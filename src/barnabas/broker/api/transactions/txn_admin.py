@@ -9,8 +9,10 @@ WriteTxnMarkers: v2 says of which version the transaction is
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
+from barnabas.broker.api.environments import TransactionEnvironment
 from barnabas.broker.api.registry import handles
 from barnabas.broker.api.transactions.txn_partitions import check_partition_count
 from barnabas.log.append_batches import EndMarker
@@ -21,10 +23,10 @@ from barnabas.protocol.errors import Error, KafkaError
 from barnabas.transactions.transaction_views import Filters, unknown_states
 
 if TYPE_CHECKING:
-    import asyncio
     from typing import TypeAlias
 
-    from barnabas.broker.broker import Broker
+    from barnabas.broker.coordinators.transaction_coordinator import TransactionCoordinator
+    from barnabas.broker.coordinators.transaction_markers import MarkerWriter
     from barnabas.net.dispatch import Caller
     from barnabas.transactions.transaction import TopicPartition
 
@@ -38,24 +40,27 @@ if TYPE_CHECKING:
 
 @handles(
     ApiKey.DESCRIBE_TRANSACTIONS,
+    TransactionEnvironment,
     versions=(0, 0),
     cuts=[Cut(("transactional_ids",), ("transaction_states",))],
     whole_bytes_max=SHORT_BYTES_MAX,
 )
 async def describe_transactions(
-    broker: Broker,
+    environment: TransactionEnvironment,
     request: m.DescribeTransactionsRequest,
     caller: Caller,  # noqa: ARG001 (every handler takes it)
 ) -> m.DescribeTransactionsResponse:
-    described = [await describe(broker, transactional_id) for transactional_id in request.transactional_ids]
+    described = [
+        await describe(environment.transactions, transactional_id) for transactional_id in request.transactional_ids
+    ]
     return m.DescribeTransactionsResponse(transaction_states=described)
 
 
-async def describe(broker: Broker, transactional_id: str) -> Described:
+async def describe(transactions: TransactionCoordinator, transactional_id: str) -> Described:
     if not transactional_id:
         return m.DescribeTransactionsResponse.TransactionState(error_code=Error.INVALID_REQUEST)
     try:
-        (described,) = await broker.transactions.read(
+        (described,) = await transactions.read(
             transactional_id, lambda shard: shard.describe_transactions([transactional_id])
         )
     except KafkaError as failed:
@@ -65,16 +70,16 @@ async def describe(broker: Broker, transactional_id: str) -> Described:
     return described
 
 
-@handles(ApiKey.LIST_TRANSACTIONS, versions=(0, 2), long_answer="transaction_states")
+@handles(ApiKey.LIST_TRANSACTIONS, TransactionEnvironment, versions=(0, 2), long_answer="transaction_states")
 async def list_transactions(
-    broker: Broker,
+    environment: TransactionEnvironment,
     request: m.ListTransactionsRequest,
     caller: Caller,  # noqa: ARG001 (every handler takes it)
 ) -> m.ListTransactionsResponse:
     try:
         filters = Filters.of(request)
-        now_ms = broker.transactions.now_ms()
-        listed = await broker.transactions.read_all(lambda shard: shard.list_transactions(filters, now_ms))
+        now_ms = environment.transactions.now_ms()
+        listed = await environment.transactions.read_all(lambda shard: shard.list_transactions(filters, now_ms))
     except KafkaError as failed:
         return m.ListTransactionsResponse(error_code=failed.error)
     return m.ListTransactionsResponse(
@@ -86,9 +91,9 @@ async def list_transactions(
 # ── markers ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@handles(ApiKey.WRITE_TXN_MARKERS, versions=(1, 2), cuts=[Cut(("markers",), ("markers",))])
+@handles(ApiKey.WRITE_TXN_MARKERS, TransactionEnvironment, versions=(1, 2), cuts=[Cut(("markers",), ("markers",))])
 async def write_txn_markers(
-    broker: Broker,
+    environment: TransactionEnvironment,
     request: m.WriteTxnMarkersRequest,
     caller: Caller,  # noqa: ARG001 (every handler takes it)
 ) -> m.WriteTxnMarkersResponse:
@@ -96,14 +101,18 @@ async def write_txn_markers(
     by_producer: dict[int, Errors] = {}
     for wanted in request.markers:
         # Nothing of a request is written if one of its markers is of no producer: a log can have no such batch.
-        errors = refuse_marker(wanted) if has_nobody else await write_marker(broker, wanted)
+        errors = (
+            refuse_marker(wanted)
+            if has_nobody
+            else await write_marker(environment.markers, wanted, environment.settings.config.request_timeout_ms)
+        )
         by_producer.setdefault(wanted.producer_id, {}).update(errors)
     return m.WriteTxnMarkersResponse(
         markers=[as_result(producer_id, errors) for producer_id, errors in by_producer.items()]
     )
 
 
-async def write_marker(broker: Broker, wanted: WantedMarker) -> Errors:
+async def write_marker(markers: MarkerWriter, wanted: WantedMarker, timeout_ms: int) -> Errors:
     marker = EndMarker(
         producer_id=wanted.producer_id,
         producer_epoch=wanted.producer_epoch,
@@ -111,13 +120,13 @@ async def write_marker(broker: Broker, wanted: WantedMarker) -> Errors:
         is_commit=wanted.transaction_result,
         transaction_version=wanted.transaction_version,
     )
-    done: asyncio.Future[Errors] = broker.loop.create_future()
+    done: asyncio.Future[Errors] = asyncio.get_running_loop().create_future()
 
     def on_done(errors: Errors) -> None:
         if not done.done():
             done.set_result(errors)
 
-    broker.markers.write(marker, partitions_of(wanted), broker.config.request_timeout_ms, on_done)
+    markers.write(marker, partitions_of(wanted), timeout_ms, on_done)
     return await done
 
 

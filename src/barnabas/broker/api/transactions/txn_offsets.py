@@ -13,6 +13,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from barnabas.broker.api.environments import TransactionEnvironment
 from barnabas.broker.api.groups.offset_commit import has_partition, merge_answers
 from barnabas.broker.api.registry import handles
 from barnabas.broker.coordinators.coordinator_spec import OFFSETS_TOPIC
@@ -25,7 +26,6 @@ from barnabas.protocol.errors import Error, KafkaError
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from barnabas.broker.broker import Broker
     from barnabas.metadata.image import TopicsImage
     from barnabas.net.dispatch import Caller
     from barnabas.replication.hosted import HostedPartition
@@ -40,17 +40,18 @@ ADDS_GROUP_FROM = 5
 
 @handles(
     ApiKey.TXN_OFFSET_COMMIT,
+    TransactionEnvironment,
     versions=(0, 5),
     cuts=[Cut(("topics", "partitions"), ("topics", "partitions"))],
 )
 async def txn_offset_commit(
-    broker: Broker, request: m.TxnOffsetCommitRequest, caller: Caller
+    environment: TransactionEnvironment, request: m.TxnOffsetCommitRequest, caller: Caller
 ) -> m.TxnOffsetCommitResponse:
-    refused, request.topics = split(broker.image.topics, request.topics)
+    refused, request.topics = split(environment.metadata.image.topics, request.topics)
     if not request.topics:
         return m.TxnOffsetCommitResponse(topics=refused)
     try:
-        response = await commit(broker, request, caller.api_version)
+        response = await commit(environment, request, caller.api_version)
     except KafkaError as failed:
         error = for_version(failed.error, caller.api_version)
         response = m.TxnOffsetCommitResponse(topics=[refuse(topic, error) for topic in request.topics])
@@ -58,12 +59,14 @@ async def txn_offset_commit(
     return response
 
 
-async def commit(broker: Broker, request: m.TxnOffsetCommitRequest, version: int) -> m.TxnOffsetCommitResponse:
+async def commit(
+    environment: TransactionEnvironment, request: m.TxnOffsetCommitRequest, version: int
+) -> m.TxnOffsetCommitResponse:
     if not request.group_id:
         raise KafkaError(Error.INVALID_GROUP_ID, "offsets are committed for a group, and this names none")
-    hosted = broker.groups.serving(broker.groups.partition_of(request.group_id)).hosted
-    await join_transaction(broker, hosted, request, version)
-    response: m.TxnOffsetCommitResponse = await broker.groups.step(
+    hosted = environment.groups.serving(environment.groups.partition_of(request.group_id)).hosted
+    await join_transaction(environment, hosted, request, version)
+    response: m.TxnOffsetCommitResponse = await environment.groups.step(
         request.group_id,
         lambda shard, reply_to, now_ms: shard.commit_offsets_in_transaction(request, reply_to, now_ms),
     )
@@ -71,7 +74,7 @@ async def commit(broker: Broker, request: m.TxnOffsetCommitRequest, version: int
 
 
 async def join_transaction(
-    broker: Broker, hosted: HostedPartition, request: m.TxnOffsetCommitRequest, version: int
+    environment: TransactionEnvironment, hosted: HostedPartition, request: m.TxnOffsetCommitRequest, version: int
 ) -> None:
     """Returns when the producer may write to the group's partition; KafkaError if it may not.
 
@@ -79,14 +82,14 @@ async def join_transaction(
     after what the group's next step writes, as it finishes the turn first."""
     producer_id, epoch, log = request.producer_id, request.producer_epoch, hosted.log
     adds = version >= ADDS_GROUP_FROM
-    if not adds and not broker.config.transaction_partition_verification_enable:
+    if not adds and not environment.settings.config.transaction_partition_verification_enable:
         log.check_coordinator(producer_id, epoch)
         return
     verification = hosted.begin_verification(producer_id, epoch, NO_SEQUENCE, adds_partition=adds)
     if verification is None:
         return
     partition = OFFSETS_TOPIC, hosted.index
-    errors = await broker.transactions.check_partitions(
+    errors = await environment.transactions.check_partitions(
         request.transactional_id, producer_id, epoch, [partition], adds=adds
     )
     if errors[partition] is not Error.NONE:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from barnabas.broker.api.environments import TransactionEnvironment
 from barnabas.broker.api.groups.offset_commit import has_partition
 from barnabas.broker.api.registry import handles
 from barnabas.broker.coordinators.coordinator_spec import OFFSETS_TOPIC
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TypeAlias
 
-    from barnabas.broker.broker import Broker
+    from barnabas.metadata.image import TopicsImage
     from barnabas.net.dispatch import Caller
     from barnabas.transactions.transaction import TopicPartition
 
@@ -46,21 +47,22 @@ T = TypeVar("T")
 
 @handles(
     ApiKey.ADD_PARTITIONS_TO_TXN,
+    TransactionEnvironment,
     versions=(0, 5),
     cuts=[Cut(("transactions",), ("results_by_transaction",), first_version=ADD_FROM_BROKERS)],
 )
 async def add_partitions_to_txn(
-    broker: Broker, request: m.AddPartitionsToTxnRequest, caller: Caller
+    environment: TransactionEnvironment, request: m.AddPartitionsToTxnRequest, caller: Caller
 ) -> m.AddPartitionsToTxnResponse:
     version = caller.api_version
     if version < ADD_FROM_BROKERS:
         asked = of_client(request)
-        errors = await add_or_verify(broker, asked, version)
+        errors = await add_or_verify(environment, asked, version)
         (result,) = answer(asked.transactional_id, errors).results_by_transaction
         return m.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results)
     response = m.AddPartitionsToTxnResponse()
     for asked in request.transactions:
-        errors = await add_or_verify(broker, asked, version)
+        errors = await add_or_verify(environment, asked, version)
         response.results_by_transaction += answer(asked.transactional_id, errors).results_by_transaction
     return response
 
@@ -75,21 +77,26 @@ def of_client(request: m.AddPartitionsToTxnRequest) -> Transaction:
     )
 
 
-async def add_or_verify(broker: Broker, asked: Transaction, version: int) -> dict[TopicPartition, Error]:
+async def add_or_verify(
+    environment: TransactionEnvironment, asked: Transaction, version: int
+) -> dict[TopicPartition, Error]:
     check_partition_count(asked.topics, lambda topic: topic.partitions)
     partitions = [(topic.name, index) for topic in asked.topics for index in topic.partitions]
-    refused = {each: error for each in partitions if (error := refusal(broker, each, version)) is not Error.NONE}
+    topics = environment.metadata.image.topics
+    refused = {each: error for each in partitions if (error := refusal(topics, each, version)) is not Error.NONE}
     if refused:
         return {each: refused.get(each, Error.OPERATION_NOT_ATTEMPTED) for each in partitions}
     transactional_id = asked.transactional_id
     producer = Producer(ProducerId(asked.producer_id), asked.producer_epoch)
     try:
         if asked.verify_only:
-            return await broker.transactions.read(
+            return await environment.transactions.read(
                 transactional_id, lambda shard: shard.verify_partitions(transactional_id, producer, partitions)
             )
         transaction_version = TRANSACTION_VERSION_2 if version >= ADD_FROM_BROKERS else TRANSACTION_VERSION_1
-        errors = await broker.transactions.add_partitions(transactional_id, producer, partitions, transaction_version)
+        errors = await environment.transactions.add_partitions(
+            transactional_id, producer, partitions, transaction_version
+        )
     except KafkaError as failed:
         return dict.fromkeys(partitions, failed.error)
     return {each: for_version(error, version) for each, error in errors.items()}
@@ -104,11 +111,11 @@ def check_partition_count(topics: Sequence[T], partitions_of: Callable[[T], Sequ
         )
 
 
-def refusal(broker: Broker, partition: TopicPartition, version: int) -> Error:
+def refusal(topics: TopicsImage, partition: TopicPartition, version: int) -> Error:
     """Clients add the partitions of groups with AddOffsetsToTxn, and do not write to other internal topics at all."""
     if version < ADD_FROM_BROKERS and partition[0] in INTERNAL_TOPICS:
         return Error.TOPIC_AUTHORIZATION_FAILED
-    topic = broker.image.topics.get(partition[0])
+    topic = topics.get(partition[0])
     return Error.NONE if has_partition(topic, partition[1]) else Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -118,15 +125,15 @@ def for_version(error: Error, version: int) -> Error:
     return error
 
 
-@handles(ApiKey.ADD_OFFSETS_TO_TXN, versions=(0, 4))
+@handles(ApiKey.ADD_OFFSETS_TO_TXN, TransactionEnvironment, versions=(0, 4))
 async def add_offsets_to_txn(
-    broker: Broker, request: m.AddOffsetsToTxnRequest, caller: Caller
+    environment: TransactionEnvironment, request: m.AddOffsetsToTxnRequest, caller: Caller
 ) -> m.AddOffsetsToTxnResponse:
     """The group's partition joins the transaction; what is committed there follows with TxnOffsetCommit."""
-    partition = OFFSETS_TOPIC, broker.groups.partition_of(request.group_id)
+    partition = OFFSETS_TOPIC, environment.groups.partition_of(request.group_id)
     producer = Producer(ProducerId(request.producer_id), request.producer_epoch)
     try:
-        errors = await broker.transactions.add_partitions(
+        errors = await environment.transactions.add_partitions(
             request.transactional_id, producer, [partition], TRANSACTION_VERSION_1
         )
     except KafkaError as failed:

@@ -49,7 +49,7 @@ def describe(
         request = m.DescribeConfigsRequest(
             resources=[resource], include_synonyms=include_synonyms, include_documentation=include_documentation
         )
-        response = describe_configs(a_broker(image, config=config), request, caller(version))
+        response = describe_configs(a_broker(image, config=config).admin, request, caller(version))
         return codec.decode(m.DescribeConfigsResponse, codec.encode(response, version), version)
 
     (result,) = asyncio.run(answer()).results
@@ -171,7 +171,7 @@ def replace(
             ],
             validate_only=True,
         )
-        response = await alter_configs(broker, request, caller(2))
+        response = await alter_configs(broker.admin, request, caller(2))
         return [(result.error_code, result.error_message) for result in response.responses], asked(broker)
 
     return asyncio.run(play())
@@ -196,7 +196,7 @@ def change(
                 for kind, name, changes in resources
             ]
         )
-        response = await incremental_alter_configs(broker, request, caller(1))
+        response = await incremental_alter_configs(broker.admin, request, caller(1))
         return [(result.error_code, result.error_message) for result in response.responses], asked(broker)
 
     return asyncio.run(play())

@@ -18,7 +18,9 @@ from tests.unit.broker.api.stand_ins import CLUSTER_ID, NODE_ID, a_broker, a_reg
 def ask(version: int = 2, **fields: Any) -> m.DescribeClusterResponse:
     async def answer() -> m.DescribeClusterResponse:
         brokers = [a_registration(rack="r1"), a_registration(2, fenced=True), a_registration(3, endpoints={"OTHER": 1})]
-        return describe_cluster(a_broker(an_image([], brokers)), m.DescribeClusterRequest(**fields), caller(version))
+        return describe_cluster(
+            a_broker(an_image([], brokers)).admin, m.DescribeClusterRequest(**fields), caller(version)
+        )
 
     return asyncio.run(answer())
 

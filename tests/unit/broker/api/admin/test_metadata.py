@@ -56,7 +56,7 @@ def ask(
 ) -> m.MetadataResponse:
     async def answer() -> m.MetadataResponse:
         broker = a_broker(image or an_image([a_topic("t", 2), a_topic("__consumer_offsets")]), config=config)
-        answer = await metadata(broker, request, caller(version, listener))
+        answer = await metadata(broker.admin, request, caller(version, listener))
         return codec.decode(m.MetadataResponse, b"".join(answer), version) if isinstance(answer, list) else answer
 
     return asyncio.run(answer())
@@ -215,9 +215,9 @@ def ask_and_see_what_is_created(
 ) -> tuple[list[m.MetadataResponse], list[m.CreateTopicsRequest]]:
     async def play() -> tuple[list[m.MetadataResponse], list[m.CreateTopicsRequest]]:
         broker = a_broker(an_image([a_topic("t")]), answer=answer, config=config or a_config(num_partitions="3"))
-        bodies = [await metadata(broker, request, caller(13)) for request in requests]
+        bodies = [await metadata(broker.admin, request, caller(13)) for request in requests]
         await asyncio.sleep(0)
-        await broker.api.close()
+        await broker.topic_creations.close()
         responses = [codec.decode(m.MetadataResponse, b"".join(body), 13) for body in bodies if isinstance(body, list)]
         return responses, asked(broker)
 
@@ -249,7 +249,7 @@ def test_a_refusal_is_in_the_log_and_the_name_is_requested_again(caplog: pytest.
     async def play() -> int:
         broker = a_broker(an_image(), answer=refuse)
         for _ in range(2):
-            await metadata(broker, by_name("new"), caller(13))
+            await metadata(broker.admin, by_name("new"), caller(13))
             await asyncio.sleep(0)
         return len(asked(broker))
 

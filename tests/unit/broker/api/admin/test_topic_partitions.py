@@ -26,7 +26,7 @@ def ask(
             response_partition_limit=limit,
             cursor=cursor and m.DescribeTopicPartitionsRequest.Cursor(topic_name=cursor[0], partition_index=cursor[1]),
         )
-        response = await describe_topic_partitions(broker, request, caller(0))
+        response = await describe_topic_partitions(broker.admin, request, caller(0))
         return codec.decode(m.DescribeTopicPartitionsResponse, codec.encode(response, 0), 0)
 
     return asyncio.run(answer())
@@ -103,7 +103,7 @@ def test_replicas_that_may_lead_are_listed() -> None:
     async def answer() -> m.DescribeTopicPartitionsResponse:
         partition = a_partition(leader=-1, replicas=(1, 2, 3), isr=())._replace(elr=(2,), last_known_elr=(3,))
         broker = a_broker(an_image([a_topic("t")._replace(partitions=(partition,))]))
-        return await describe_topic_partitions(broker, m.DescribeTopicPartitionsRequest(), caller(0))
+        return await describe_topic_partitions(broker.admin, m.DescribeTopicPartitionsRequest(), caller(0))
 
     (partition,) = asyncio.run(answer()).topics[0].partitions
     assert (partition.error_code, partition.leader_id) == (Error.NONE, -1)

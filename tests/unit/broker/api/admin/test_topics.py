@@ -22,7 +22,7 @@ CREATED = m.CreateTopicsResponse(topics=[m.CreateTopicsResponse.CreatableTopicRe
 def test_the_controller_decides_and_its_answer_is_the_clients() -> None:
     async def play() -> None:
         broker = a_broker(an_image(), answer=lambda _: CREATED)
-        assert await create_topics(broker, CREATION, caller(7)) is CREATED
+        assert await create_topics(broker.admin, CREATION, caller(7)) is CREATED
         assert asked(broker) == [CREATION]
 
     asyncio.run(play())
@@ -32,8 +32,12 @@ def test_the_answer_waits_until_the_broker_has_followed() -> None:
     async def play() -> None:
         broker = a_broker(an_image(), answer=lambda _: CREATED)
         followed = asyncio.Event()
-        broker.settled = followed.wait  # type: ignore[method-assign, assignment]
-        answer = asyncio.ensure_future(create_topics(broker, CREATION, caller(7)))
+
+        async def settled() -> None:
+            await followed.wait()
+
+        broker.settled = settled
+        answer = asyncio.ensure_future(create_topics(broker.admin, CREATION, caller(7)))
         await asyncio.wait([answer], timeout=0.01)
         assert not answer.done()
         followed.set()
@@ -47,17 +51,17 @@ def test_a_request_without_time_is_timed_out_and_nothing_is_asked(timeout_ms: in
     async def play() -> list[int]:
         broker = a_broker(an_image(), answer=no_controller)
         created = await create_topics(
-            broker, m.CreateTopicsRequest(topics=CREATION.topics, timeout_ms=timeout_ms), caller(7)
+            broker.admin, m.CreateTopicsRequest(topics=CREATION.topics, timeout_ms=timeout_ms), caller(7)
         )
         grown = await create_partitions(
-            broker,
+            broker.admin,
             m.CreatePartitionsRequest(
                 topics=[m.CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=2)], timeout_ms=timeout_ms
             ),
             caller(3),
         )
         deleted = await delete_topics(
-            broker, m.DeleteTopicsRequest(topic_names=["t"], timeout_ms=timeout_ms), caller(5)
+            broker.admin, m.DeleteTopicsRequest(topic_names=["t"], timeout_ms=timeout_ms), caller(5)
         )
         return [created.topics[0].error_code, grown.results[0].error_code, deleted.responses[0].error_code]
 
@@ -71,7 +75,7 @@ def test_a_controller_that_takes_too_long_is_a_timeout() -> None:
     async def play() -> m.DeleteTopicsResponse:
         state = m.DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=TOPIC_ID)
         request = m.DeleteTopicsRequest(topics=[state], timeout_ms=10)
-        return await delete_topics(a_broker(an_image(), answer=never), request, caller(6))
+        return await delete_topics(a_broker(an_image(), answer=never).admin, request, caller(6))
 
     (result,) = asyncio.run(play()).responses
     assert (result.topic_id, result.error_code) == (TOPIC_ID, Error.REQUEST_TIMED_OUT)
@@ -84,6 +88,8 @@ def test_older_clients_do_not_know_the_error_of_disabled_deletion(version: int, 
     async def play() -> m.DeleteTopicsResponse:
         result = m.DeleteTopicsResponse.DeletableTopicResult(name="t", error_code=Error.TOPIC_DELETION_DISABLED)
         broker = a_broker(an_image(), answer=lambda _: m.DeleteTopicsResponse(responses=[result]))
-        return await delete_topics(broker, m.DeleteTopicsRequest(topic_names=["t"], timeout_ms=100), caller(version))
+        return await delete_topics(
+            broker.admin, m.DeleteTopicsRequest(topic_names=["t"], timeout_ms=100), caller(version)
+        )
 
     assert asyncio.run(play()).responses[0].error_code == error

@@ -72,7 +72,9 @@ def ask(
                 )
             ],
         )
-        response = await list_offsets(a_broker(an_image(), replicas=partitions, disk=disk), request, caller(version))
+        response = await list_offsets(
+            a_broker(an_image(), replicas=partitions, disk=disk).fetch, request, caller(version)
+        )
         partitions.close()
         return codec.decode(m.ListOffsetsResponse, codec.encode(response, version), version)
 

@@ -38,7 +38,7 @@ def ask(
         request = m.OffsetForLeaderEpochRequest(
             topics=[m.OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic=topic, partitions=[asked])]
         )
-        response = offset_for_leader_epoch(a_broker(an_image(), replicas=partitions), request, caller(version))
+        response = offset_for_leader_epoch(a_broker(an_image(), replicas=partitions).fetch, request, caller(version))
         partitions.close()
         return codec.decode(m.OffsetForLeaderEpochResponse, codec.encode(response, version), version)
 

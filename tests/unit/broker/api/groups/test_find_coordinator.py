@@ -25,26 +25,28 @@ from tests.unit.broker.api.stand_ins import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.broker.broker import Broker
     from barnabas.metadata.image import MetadataImage
+    from tests.unit.broker.api.stand_ins import BrokerStandIn
 
 SHARE_KEY = "group:AAAAAAAAAAAAAAAAAAAAAQ:0"
 ANOTHER_NODE = 2
 NOWHERE = (-1, "", -1)
 
 
-async def created(broker: Broker) -> None:
+async def created(broker: BrokerStandIn) -> None:
     """What the broker asked the controller to create is answered."""
     async with asyncio.timeout(10):
         while not asked(broker):  # noqa: ASYNC110 (the condition has no event)
             await asyncio.sleep(0)
-    await broker.api.close()
+    await broker.topic_creations.close()
 
 
 def ask(version: int, key_type: int, *keys: str, image: MetadataImage | None = None) -> m.FindCoordinatorResponse:
     async def answer() -> m.FindCoordinatorResponse:
         request = m.FindCoordinatorRequest(key=keys[0], key_type=key_type, coordinator_keys=list(keys))
-        return find_coordinator(a_broker(image or an_image([a_topic(OFFSETS_TOPIC, 50)])), request, caller(version))
+        return find_coordinator(
+            a_broker(image or an_image([a_topic(OFFSETS_TOPIC, 50)])).groups, request, caller(version)
+        )
 
     return asyncio.run(answer())
 
@@ -79,7 +81,7 @@ def test_the_topic_of_groups_is_created_when_somebody_first_asks() -> None:
     async def scenario() -> None:
         broker = a_broker(an_image(), answer=lambda _: m.CreateTopicsResponse())
         request = m.FindCoordinatorRequest(coordinator_keys=["g1", "g2"])
-        response = find_coordinator(broker, request, caller(4))
+        response = find_coordinator(broker.groups, request, caller(4))
         assert [c.error_code for c in response.coordinators] == [Error.COORDINATOR_NOT_AVAILABLE] * 2
         await created(broker)
         ((request_made,),) = [each.topics for each in asked(broker)]
@@ -109,7 +111,7 @@ def test_the_topic_of_transactions_is_created_when_somebody_first_asks() -> None
     async def scenario() -> None:
         broker = a_broker(an_image(), answer=lambda _: m.CreateTopicsResponse())
         request = m.FindCoordinatorRequest(key_type=1, coordinator_keys=["t"])
-        (found,) = find_coordinator(broker, request, caller(4)).coordinators
+        (found,) = find_coordinator(broker.groups, request, caller(4)).coordinators
         assert found.error_code == Error.COORDINATOR_NOT_AVAILABLE
         await created(broker)
         ((request_made,),) = [each.topics for each in asked(broker)]

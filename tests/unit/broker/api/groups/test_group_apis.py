@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from barnabas.broker.broker import Broker
+    from barnabas.broker.api.environments import GroupEnvironment
     from barnabas.net.dispatch import Caller
     from barnabas.protocol.compiler.structs import Message
 
@@ -34,8 +34,8 @@ def a_commit(*partitions: int, topic: str = TOPIC, group_id: str = GROUP) -> m.O
     return request(group_id=group_id, topics=[request.OffsetCommitRequestTopic(name=topic, partitions=offsets)])
 
 
-def commit(broker: Broker, request: m.OffsetCommitRequest, caller: Caller) -> Awaitable[Any]:
-    return offset_commit.commit(broker, request, caller.api_version)
+def commit(environment: GroupEnvironment, request: m.OffsetCommitRequest, caller: Caller) -> Awaitable[Any]:
+    return offset_commit.commit(environment, request, caller.api_version)
 
 
 def a_fetch(version: int) -> m.OffsetFetchRequest:
@@ -131,7 +131,7 @@ def test_a_group_that_another_node_coordinates_is_answered_so(
 ) -> None:
     async def scenario(house: Household) -> None:
         await house.lead(2, leader=-1)
-        errors = await errors_in(handler(house.broker, make(version), caller(version)), version)
+        errors = await errors_in(handler(house.for_group_handlers, make(version), caller(version)), version)
         assert errors - {Error.NONE} == {Error.NOT_COORDINATOR}
 
     run(tmp_path, scenario)
@@ -145,7 +145,7 @@ def test_while_a_group_is_loaded_clients_are_told_to_wait_and_members_that_all_i
         await house.commit(GROUP, 1)
         house.threads.hold()
         await house.lead(2)
-        errors = await errors_in(handler(house.broker, make(version), caller(version)), version)
+        errors = await errors_in(handler(house.for_group_handlers, make(version), caller(version)), version)
         expected = set() if handler is classic_groups.heartbeat else {Error.COORDINATOR_LOAD_IN_PROGRESS}
         assert errors - {Error.NONE} == expected
 
@@ -155,11 +155,11 @@ def test_while_a_group_is_loaded_clients_are_told_to_wait_and_members_that_all_i
 def test_groups_are_not_listed_while_some_are_loaded(tmp_path: Path) -> None:
     async def scenario(house: Household) -> None:
         await house.commit(GROUP, 1)
-        listed = await group_admin.list_groups(house.broker, m.ListGroupsRequest(), caller(5))
+        listed = await group_admin.list_groups(house.for_group_handlers, m.ListGroupsRequest(), caller(5))
         assert [group.group_id for group in listed.groups] == [GROUP]
         house.threads.hold()
         await house.lead(2)
-        refused = await group_admin.list_groups(house.broker, m.ListGroupsRequest(), caller(5))
+        refused = await group_admin.list_groups(house.for_group_handlers, m.ListGroupsRequest(), caller(5))
         assert (refused.error_code, refused.groups) == (Error.COORDINATOR_LOAD_IN_PROGRESS, [])
 
     run(tmp_path, scenario)
@@ -172,9 +172,11 @@ def test_a_write_that_is_not_committed_in_time_makes_old_consumers_look_for_the_
     async def scenario(house: Household) -> None:
         await house.lead(2, replicas=(1, 2))
         await house.loaded()
-        committing = asyncio.ensure_future(errors_in(commit(house.broker, a_commit(0), caller(9)), 9))
+        committing = asyncio.ensure_future(errors_in(commit(house.for_group_handlers, a_commit(0), caller(9)), 9))
         await asyncio.sleep(0)
-        fetching = errors_in(offset_fetch.offset_fetch(house.broker, a_fetch(version), caller(version)), version)
+        fetching = errors_in(
+            offset_fetch.offset_fetch(house.for_group_handlers, a_fetch(version), caller(version)), version
+        )
         assert await fetching - {Error.NONE} == {Error.NOT_COORDINATOR}
         assert await committing == {Error.COORDINATOR_NOT_AVAILABLE}
 
@@ -199,14 +201,16 @@ def test_a_write_that_is_not_committed_in_time_makes_old_consumers_look_for_the_
 )
 def test_the_empty_group_id_is_refused(tmp_path: Path, handler: Handler, request_: Message, version: int) -> None:
     async def scenario(house: Household) -> None:
-        assert await errors_in(handler(house.broker, request_, caller(version)), version) == {Error.INVALID_GROUP_ID}
+        assert await errors_in(handler(house.for_group_handlers, request_, caller(version)), version) == {
+            Error.INVALID_GROUP_ID
+        }
 
     run(tmp_path, scenario)
 
 
 def test_offsets_may_be_kept_under_the_empty_group_id(tmp_path: Path) -> None:
     async def scenario(house: Household) -> None:
-        answer = commit(house.broker, a_commit(0, group_id=""), caller(9))
+        answer = commit(house.for_group_handlers, a_commit(0, group_id=""), caller(9))
         assert await errors_in(answer, 9) == {Error.NONE}
         assert await house.committed("") == 5
 
@@ -217,13 +221,13 @@ def test_partitions_and_topics_that_do_not_exist_are_refused_beside_those_that_d
     async def scenario(house: Household) -> None:
         request = a_commit(0, 7)
         request.topics = [*request.topics, *a_commit(0, topic=ANOTHER_TOPIC).topics]
-        response = await commit(house.broker, request, caller(9))
+        response = await commit(house.for_group_handlers, request, caller(9))
         answered = {
             topic.name: [(p.partition_index, p.error_code) for p in topic.partitions] for topic in response.topics
         }
         unknown = Error.UNKNOWN_TOPIC_OR_PARTITION
         assert answered == {TOPIC: [(7, unknown), (0, Error.NONE)], ANOTHER_TOPIC: [(0, unknown)]}
-        deletion = await offset_fetch.offset_delete(house.broker, a_deletion(0, 7), caller(0))
+        deletion = await offset_fetch.offset_delete(house.for_group_handlers, a_deletion(0, 7), caller(0))
         ((topic),) = deletion.topics
         assert [(p.partition_index, p.error_code) for p in topic.partitions] == [(7, unknown), (0, Error.NONE)]
 
@@ -237,14 +241,14 @@ def test_from_v10_on_offsets_are_kept_and_found_by_topic_id(tmp_path: Path) -> N
         unknown = a_commit(0).topics[0]
         unknown.name, unknown.topic_id = "", topic_id(ANOTHER_TOPIC)
         request.topics = [unknown, *request.topics]
-        response = await commit(house.broker, request, caller(10))
+        response = await commit(house.for_group_handlers, request, caller(10))
         assert [(t.topic_id, t.partitions[0].error_code) for t in response.topics] == [
             (topic_id(ANOTHER_TOPIC), Error.UNKNOWN_TOPIC_ID),
             (topic_id(TOPIC), Error.NONE),
         ]
         every = m.OffsetFetchRequest.OffsetFetchRequestGroup(group_id=GROUP, topics=None)
         request_all = m.OffsetFetchRequest(groups=[every, *a_fetch(10).groups])
-        fetched = await offset_fetch.offset_fetch(house.broker, request_all, caller(10))
+        fetched = await offset_fetch.offset_fetch(house.for_group_handlers, request_all, caller(10))
         assert [
             [(topic.topic_id, topic.partitions[0].committed_offset) for topic in group.topics]
             for group in fetched.groups
@@ -255,13 +259,13 @@ def test_from_v10_on_offsets_are_kept_and_found_by_topic_id(tmp_path: Path) -> N
 
 def test_a_member_id_is_made_of_the_client_id_or_the_instance_id(tmp_path: Path) -> None:
     async def scenario(house: Household) -> None:
-        dynamic = await classic_groups.join_group(house.broker, a_join(), caller(9))
+        dynamic = await classic_groups.join_group(house.for_group_handlers, a_join(), caller(9))
         assert dynamic.error_code == Error.MEMBER_ID_REQUIRED
         assert dynamic.member_id.startswith("client-")
-        static = await classic_groups.join_group(house.broker, a_join("static", "one"), caller(9))
+        static = await classic_groups.join_group(house.for_group_handlers, a_join("static", "one"), caller(9))
         assert static.error_code == Error.NONE
         assert static.member_id.startswith("one-")
-        too_long = await classic_groups.join_group(house.broker, a_join("static", "x" * 32_767), caller(9))
+        too_long = await classic_groups.join_group(house.for_group_handlers, a_join("static", "x" * 32_767), caller(9))
         assert too_long.error_code == Error.UNKNOWN_SERVER_ERROR
 
     run(tmp_path, scenario)
@@ -269,7 +273,7 @@ def test_a_member_id_is_made_of_the_client_id_or_the_instance_id(tmp_path: Path)
 
 def test_from_v5_on_a_sync_names_its_protocol(tmp_path: Path) -> None:
     async def scenario(house: Household) -> None:
-        unnamed = await classic_groups.sync_group(house.broker, a_sync(4), caller(5))
+        unnamed = await classic_groups.sync_group(house.for_group_handlers, a_sync(4), caller(5))
         assert unnamed.error_code == Error.INCONSISTENT_GROUP_PROTOCOL
 
     run(tmp_path, scenario)
@@ -277,13 +281,15 @@ def test_from_v5_on_a_sync_names_its_protocol(tmp_path: Path) -> None:
 
 def test_a_member_of_a_consumer_group_is_assigned_the_topics_that_there_are(tmp_path: Path) -> None:
     async def scenario(house: Household) -> None:
-        joined = await consumer_groups.consumer_group_heartbeat(house.broker, a_consumer(member_id=""), caller(0))
+        joined = await consumer_groups.consumer_group_heartbeat(
+            house.for_group_handlers, a_consumer(member_id=""), caller(0)
+        )
         assert joined.error_code == Error.NONE
         assert joined.member_id
         assert joined.assignment is not None
         assert [each.topic_id for each in joined.assignment.topic_partitions] == [topic_id(TOPIC)]
         request = m.ConsumerGroupDescribeRequest(group_ids=[GROUP, ""], include_authorized_operations=True)
-        response = await consumer_groups.consumer_group_describe(house.broker, request, caller(1))
+        response = await consumer_groups.consumer_group_describe(house.for_group_handlers, request, caller(1))
         unnamed, described = response.groups
         assert unnamed.error_code == Error.INVALID_GROUP_ID
         assert [member.client_host for member in described.members] == ["/127.0.0.1"]
@@ -299,7 +305,7 @@ def test_consumer_groups_may_be_off(tmp_path: Path, is_off_by: str) -> None:
             house.hosting.image = house.image._replace(features=FeaturesImage(30, {}))
         for handler, make, (_, version) in EVERY_API:
             if handler.__module__ == consumer_groups.__name__:
-                answer = handler(house.broker, make(version), caller(version))
+                answer = handler(house.for_group_handlers, make(version), caller(version))
                 assert await errors_in(answer, version) == {Error.UNSUPPORTED_VERSION}
 
     protocols = "classic,consumer" if is_off_by == "feature" else "classic"
@@ -310,15 +316,15 @@ def test_a_group_of_another_kind_is_told_from_one_that_does_not_exist(tmp_path: 
     async def scenario(house: Household) -> None:
         await house.commit(GROUP, 1)
         request = m.ConsumerGroupDescribeRequest(group_ids=[GROUP, "nobody"])
-        response: Any = await consumer_groups.consumer_group_describe(house.broker, request, caller(1))
+        response: Any = await consumer_groups.consumer_group_describe(house.for_group_handlers, request, caller(1))
         assert [(group.error_code, group.error_message) for group in response.groups] == [
             (Error.GROUP_ID_NOT_FOUND, "Group g is not a consumer group."),
             (Error.GROUP_ID_NOT_FOUND, "Group nobody not found."),
         ]
-        await consumer_groups.consumer_group_heartbeat(house.broker, a_consumer("consumers"), caller(1))
+        await consumer_groups.consumer_group_heartbeat(house.for_group_handlers, a_consumer("consumers"), caller(1))
         for group_id in (GROUP, "consumers"):
             shares = m.ShareGroupDescribeRequest(group_ids=[group_id])
-            response = await group_admin.share_group_describe(house.broker, shares, caller(1))
+            response = await group_admin.share_group_describe(house.for_group_handlers, shares, caller(1))
             assert response.groups[0].error_message == f"Group {group_id} is not a share group."
 
     run(tmp_path, scenario)
@@ -328,7 +334,7 @@ def test_permitted_operations_are_told_where_they_are_asked_for(tmp_path: Path) 
     async def scenario(house: Household) -> None:
         await house.commit(GROUP, 1)
         request = m.DescribeGroupsRequest(groups=[GROUP, "nobody"], include_authorized_operations=True)
-        response = await group_admin.describe_groups(house.broker, request, caller(6))
+        response = await group_admin.describe_groups(house.for_group_handlers, request, caller(6))
         operations = {group.group_id: group.authorized_operations for group in response.groups}
         assert operations == {GROUP: 3400, "nobody": -(1 << 31)}
 
@@ -339,7 +345,7 @@ def test_a_group_that_is_named_twice_is_deleted_once(tmp_path: Path) -> None:
     async def scenario(house: Household) -> None:
         await house.commit(GROUP, 1)
         request = m.DeleteGroupsRequest(groups_names=[GROUP, "nobody", GROUP])
-        response = await group_admin.delete_groups(house.broker, request, caller(2))
+        response = await group_admin.delete_groups(house.for_group_handlers, request, caller(2))
         results = sorted((each.group_id, each.error_code) for each in response.results)
         assert results == [(GROUP, Error.NONE), ("nobody", Error.GROUP_ID_NOT_FOUND)]
 

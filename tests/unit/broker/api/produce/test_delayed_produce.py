@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from barnabas.broker.api.environments import ProduceEnvironment
 from barnabas.broker.api.produce.produce import produce
 from barnabas.config.topic_config import TopicConfig
 from barnabas.metadata.image import TopicImage
@@ -67,13 +68,15 @@ def a_request() -> bytearray:
     return bytearray(codec.encode(request(acks=-1, timeout_ms=60_000, topic_data=[topic]), VERSION))
 
 
-def a_broker(hosting: Hosting, flusher: SlowDisk) -> Any:
-    lanes = SimpleNamespace(get=lambda *_: None)
-    return SimpleNamespace(
+def an_environment(hosting: Hosting, flusher: SlowDisk) -> ProduceEnvironment:
+    unused: Any = None
+    return ProduceEnvironment(
         replicas=hosting.replicas,
+        lanes=cast("Any", SimpleNamespace(get=lambda *_: None)),
+        transactions=unused,
+        flusher=cast("Any", flusher),
         purgatory=hosting.purgatory,
-        flusher=flusher,
-        api=SimpleNamespace(lanes=lanes),
+        settings=cast("Any", SimpleNamespace(config=hosting.config)),
     )
 
 
@@ -92,7 +95,7 @@ def test_a_waiting_write_keeps_no_bytes_of_its_request(tmp_path: Path, waits_for
         connection = Line()
         frame = a_request()
         view = memoryview(frame)
-        produce(a_broker(hosting, flusher), cast("Any", connection), VERSION, view, 0)
+        produce(an_environment(hosting, flusher), cast("Any", connection), VERSION, view, 0)
         assert len(connection.slots) == 1, "it waits"
         view.release()
         frame.clear()  # BufferError while anybody holds a part of it
@@ -112,7 +115,7 @@ def test_a_write_whose_client_left_while_it_was_synced_does_not_wait_for_replica
         hosted.state.isr = frozenset((hosted.state.local_id, BrokerId(2)))
         flusher = SlowDisk()
         connection = Line()
-        produce(a_broker(hosting, flusher), cast("Any", connection), VERSION, memoryview(a_request()), 0)
+        produce(an_environment(hosting, flusher), cast("Any", connection), VERSION, memoryview(a_request()), 0)
         connection.close()
         flusher.done.set_result(None)
         await asyncio.sleep(0.01)
@@ -151,7 +154,7 @@ def test_a_write_counts_in_the_epoch_in_which_it_was_appended(
         both = (NODE_ID, ANOTHER_NODE)
         await hosting.follow(TopicImage("t", topic_id("t"), (a_partition(NODE_ID, both),)))
         connection = Line()
-        produce(a_broker(hosting, SlowDisk()), cast("Any", connection), VERSION, memoryview(a_request()), 0)
+        produce(an_environment(hosting, SlowDisk()), cast("Any", connection), VERSION, memoryview(a_request()), 0)
         assert len(hosting.purgatory) == 1
         alone = a_partition(leader, both, isr=(leader,))._replace(leader_epoch=leader_epoch, partition_epoch=7)
         await hosting.follow(TopicImage("t", topic_id("t"), (alone,)))
@@ -168,7 +171,7 @@ def test_a_write_to_a_topic_that_is_deleted_meanwhile_is_not_waited_for(tmp_path
         hosting.open()
         await hosting.follow(TopicImage("t", topic_id("t"), (a_partition(NODE_ID, (NODE_ID, ANOTHER_NODE)),)))
         connection = Line()
-        produce(a_broker(hosting, SlowDisk()), cast("Any", connection), VERSION, memoryview(a_request()), 0)
+        produce(an_environment(hosting, SlowDisk()), cast("Any", connection), VERSION, memoryview(a_request()), 0)
         await hosting.follow()
         await asyncio.sleep(0.01)
         assert Error(answered(connection).error_code) is Error.UNKNOWN_TOPIC_OR_PARTITION

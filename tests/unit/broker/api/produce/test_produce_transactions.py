@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from barnabas.broker.api.environments import ProduceEnvironment
 from barnabas.broker.api.produce.produce import produce
 from barnabas.broker.api.produce.produce_lanes import Lanes
 from barnabas.log.append_batches import EndMarker
@@ -95,17 +96,22 @@ class Desk:
         self.hosted = HostedPartition("t", TOPIC_ID, 0, state, self.log, SimpleNamespace())  # type: ignore[arg-type]
         self.coordinator = Coordinator()
         self.wire = Wire()
-        self.broker: Any = SimpleNamespace(
-            api=SimpleNamespace(lanes=Lanes()),
-            config=SimpleNamespace(transaction_partition_verification_enable=verifies),
-            replicas=SimpleNamespace(
-                removals=0,
-                find_by_name=self.find,
-                find_by_id=self.find,
-                hosted_by_name=self.hosted_here,
-                hosted_by_id=self.hosted_here,
-            ),
-            transactions=self.coordinator,
+        replicas: Any = SimpleNamespace(
+            removals=0,
+            find_by_name=self.find,
+            find_by_id=self.find,
+            hosted_by_name=self.hosted_here,
+            hosted_by_id=self.hosted_here,
+        )
+        config = SimpleNamespace(transaction_partition_verification_enable=verifies)
+        unused: Any = None
+        self.environment = ProduceEnvironment(
+            replicas=replicas,
+            lanes=Lanes(replicas),
+            transactions=cast("Any", self.coordinator),
+            flusher=unused,
+            purgatory=unused,
+            settings=cast("Any", SimpleNamespace(config=config)),
         )
 
     def find(self, topic: bytes, index: int) -> HostedPartition:
@@ -128,7 +134,7 @@ class Desk:
         )
         request = m.ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=1000, topic_data=[data])
         frame = bytearray(codec.encode(request, version))
-        produce(self.broker, self.wire, version, memoryview(frame), 0)  # type: ignore[arg-type]
+        produce(self.environment, self.wire, version, memoryview(frame), 0)  # type: ignore[arg-type]
         frame[:] = bytes(len(frame))  # As the next request in the shared buffer would do.
 
     def answers(self, version: int) -> list[tuple[Error, int]]:

@@ -15,7 +15,7 @@ from barnabas.protocol.errors import Error
 from tests.unit.broker.api.stand_ins import Answer, a_broker, an_image, asked, caller
 
 if TYPE_CHECKING:
-    from barnabas.broker.broker import Broker
+    from tests.unit.broker.api.stand_ins import BrokerStandIn
 
 
 def blocks(length: int = 1000) -> Answer:
@@ -27,9 +27,9 @@ def blocks(length: int = 1000) -> Answer:
     return answer
 
 
-async def init(broker: Broker, version: int = 5, **fields: Any) -> m.InitProducerIdResponse:
+async def init(broker: BrokerStandIn, version: int = 5, **fields: Any) -> m.InitProducerIdResponse:
     request = m.InitProducerIdRequest(transactional_id=fields.pop("transactional_id", None), **fields)
-    return await init_producer_id(broker, request, caller(version))
+    return await init_producer_id(broker.transactions, request, caller(version))
 
 
 def init_once(answer: Answer, **fields: Any) -> m.InitProducerIdResponse:

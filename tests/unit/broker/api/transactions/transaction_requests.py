@@ -102,7 +102,7 @@ def run(root: Path, scenario: Callable[[TransactionHousehold], Awaitable[None]],
 
 async def ask(house: TransactionHousehold, handler: Handler, request: Message, version: int) -> Any:
     """An answer that can be sent in this version."""
-    response = await handler(house.broker, request, caller(version))
+    response = await handler(house.for_transaction_handlers, request, caller(version))
     encode(response, version)
     return response
 

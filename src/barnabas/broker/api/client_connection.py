@@ -1,0 +1,31 @@
+"""The connection of a client, with what handlers keep of its last requests.
+
+Consumers send the same requests again and again, but for a few bytes. What was made of the last one is kept for as long
+as its connection lives, so that the next one need not be decoded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.net.connection import Connection
+
+if TYPE_CHECKING:
+    from barnabas.broker.api.fetch.fetch import StandingFetch
+    from barnabas.broker.api.groups.standing_commits import StandingCommit
+    from barnabas.net.listener import ListenerServer
+    from barnabas.ports.network import Socket
+
+
+class ClientConnection(Connection):
+    __slots__ = ("last_commit", "last_fetch")
+
+    def __init__(self, server: ListenerServer, sock: Socket, peer: tuple[str, int]) -> None:
+        super().__init__(server, sock, peer)
+        self.last_commit: StandingCommit | None = None
+        self.last_fetch: StandingFetch | None = None
+
+    def close(self) -> None:
+        super().close()
+        self.last_commit = None
+        self.last_fetch = None

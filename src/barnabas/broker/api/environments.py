@@ -1,0 +1,106 @@
+"""The parts of the broker that handlers work with, one environment for each family of APIs.
+
+A handler's first parameter is the environment of its family, so its signature says what it can touch. The broker makes
+one of each (`broker/broker`), and `registry.routes_for` connects them with the handlers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from barnabas.broker.api.admin.metadata_answer import MetadataAnswers
+    from barnabas.broker.api.admin.topic_creations import TopicCreations
+    from barnabas.broker.api.fetch.fetch_sessions import FetchSessions
+    from barnabas.broker.api.fetch.timestamp_search import TimestampSearch
+    from barnabas.broker.api.produce.produce_lanes import Lanes
+    from barnabas.broker.controller_channel import ControllerChannel
+    from barnabas.broker.coordinators.group_coordinator import GroupCoordinator
+    from barnabas.broker.coordinators.transaction_coordinator import TransactionCoordinator
+    from barnabas.broker.coordinators.transaction_markers import MarkerWriter
+    from barnabas.broker.flusher import Flusher
+    from barnabas.broker.producer_ids import ProducerIds
+    from barnabas.config.broker_config import BrokerConfig
+    from barnabas.metadata.image import MetadataImage
+    from barnabas.net.parts import FilePart
+    from barnabas.net.purgatory import Purgatory
+    from barnabas.ports import Clock, Random
+    from barnabas.replication.replica_manager import ReplicaManager
+
+
+class CurrentMetadata(Protocol):
+    """The metadata that is in effect on this broker."""
+
+    @property
+    def image(self) -> MetadataImage: ...
+
+    async def settled(self) -> None:
+        """Returns when all metadata that was committed until now is in effect."""
+        ...
+
+
+class CurrentConfig(Protocol):
+    """The broker's configuration. Some settings are dynamic, so it is another one after a change."""
+
+    @property
+    def config(self) -> BrokerConfig: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceEnvironment:
+    replicas: ReplicaManager
+    lanes: Lanes
+    transactions: TransactionCoordinator
+    flusher: Flusher
+    purgatory: Purgatory
+    settings: CurrentConfig
+
+
+@dataclass(frozen=True, slots=True)
+class FetchEnvironment:
+    """For reading from partitions: records, offsets, leader epochs."""
+
+    replicas: ReplicaManager
+    sessions: FetchSessions
+    purgatory: Purgatory
+    clock: Clock
+    settings: CurrentConfig
+    timestamps: TimestampSearch
+    warm: Callable[[Sequence[FilePart], Callable[[BaseException | None], None]], None]
+    """Loads file ranges into the page cache in a thread, and then calls back."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEnvironment:
+    groups: GroupCoordinator
+    metadata: CurrentMetadata
+    settings: CurrentConfig
+    random: Random
+    topic_creations: TopicCreations
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEnvironment:
+    transactions: TransactionCoordinator
+    markers: MarkerWriter
+    producer_ids: ProducerIds
+    groups: GroupCoordinator
+    replicas: ReplicaManager
+    metadata: CurrentMetadata
+    settings: CurrentConfig
+
+
+@dataclass(frozen=True, slots=True)
+class AdminEnvironment:
+    """For describing the cluster, its topics and its settings, and for having the controller change them."""
+
+    node_id: int
+    cluster_id: str
+    metadata: CurrentMetadata
+    settings: CurrentConfig
+    channel: ControllerChannel
+    topic_creations: TopicCreations
+    answers: MetadataAnswers
