@@ -14,9 +14,9 @@ from barnabas.client.offset_queries import READ_COMMITTED
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.spark.columnar.record_decoding import COLUMNS_WITH_HEADERS, schema_of
 from barnabas.spark.read.data_loss import DataLossError
+from barnabas.spark.read.fetch_settings import FetchSettings
 from barnabas.spark.read.offset_ranges import OffsetRange
 from barnabas.spark.read.range_reader import read_range
-from barnabas.spark.read.read_plan import FetchSettings
 from tests.clients.adapter import CODECS, Codec, Message, ProducerOptions
 from tests.clients.with_confluent import ConfluentClient
 from tests.peers import open_files, wait_until

@@ -187,6 +187,15 @@ class PartitionLog:
         self.segments.config = config
 
     @property
+    def on_failed_disk(self) -> Callable[[OSError], None]:
+        """Called when the device did not take what was to be written, or nobody knows whether it did."""
+        return self.segments.on_failed_disk
+
+    @on_failed_disk.setter
+    def on_failed_disk(self, on_failed_disk: Callable[[OSError], None]) -> None:
+        self.segments.on_failed_disk = on_failed_disk
+
+    @property
     def end_position(self) -> LogPosition:
         active = self.segments.active
         return LogPosition(self.log_end_offset, active.base_offset, active.size)
@@ -596,7 +605,7 @@ class PartitionLog:
             flush.run(self._disk)
         except OSError as error:
             if is_failed_sync(error):
-                self.segments.on_failed_disk(error)
+                self.on_failed_disk(error)
             raise self.segments.failed_write("flush", error) from error
         self.flushed(flush)
 

@@ -133,7 +133,7 @@ class LogStore:
     def adopt(self, log: PartitionLog, data_dir: DataDir) -> None:
         """Takes a log into the store's care."""
         log.on_roll = self._on_roll
-        log.segments.on_failed_disk = partial(self.report_failure, log)
+        log.on_failed_disk = partial(self.report_failure, log)
         self._logs[log] = data_dir
         log.failure = self._failed.get(data_dir)
 

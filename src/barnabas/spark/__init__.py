@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.spark.requirements import WorkerPythonError, check_worker_python, require_extra
+from barnabas.spark.requirements import WorkerPythonError, require_extra
 
 require_extra()  # before anything that would fail for lack of it
 
 from barnabas.spark.formats import dead_letters, from_topic, to_topic  # noqa: E402
 from barnabas.spark.python_workers import ship  # noqa: E402
+from barnabas.spark.registration import register  # noqa: E402
 from barnabas.spark.session import session  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from pyspark.sql import SparkSession
 
 __all__ = [
     "WorkerPythonError",
@@ -31,19 +30,6 @@ __all__ = [
     "ship",
     "to_topic",
 ]
-
-
-def register(spark: SparkSession) -> None:
-    """Makes `format("barnabas")` known to a session, and its streaming queries to their consumer groups.
-
-    WorkerPythonError says what to set where the workers of a session on this machine run a Python without this package.
-    """
-    from barnabas.spark.data_source import BarnabasDataSource
-    from barnabas.spark.read.group_progress import listen
-
-    check_worker_python(spark)
-    spark.dataSource.register(BarnabasDataSource)
-    listen(spark)
 
 
 def forget_output(options: Mapping[str, str]) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.spark.java import find_java
 from barnabas.spark.python_workers import is_local, ship
+from barnabas.spark.registration import register
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,8 +54,6 @@ def session(
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
-
-    from barnabas.spark import register
 
     given = given_settings(app_name, master, settings)
     builder = SparkSession.builder.config(map=dict(given))

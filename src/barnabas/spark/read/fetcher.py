@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from barnabas.client.cluster import Cluster
-    from barnabas.spark.read.read_plan import FetchSettings
+    from barnabas.spark.read.fetch_settings import FetchSettings
 
     PartitionData = m.FetchResponse.PartitionData
     AbortedTransaction = m.FetchResponse.AbortedTransaction

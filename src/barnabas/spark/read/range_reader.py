@@ -17,9 +17,9 @@ from barnabas.protocol.errors import Error, KafkaError
 from barnabas.spark.columnar.fetched_batches import Wanted
 from barnabas.spark.columnar.record_decoding import BATCH_ROWS, COLUMNS, COLUMNS_WITH_HEADERS, Scratch, decode
 from barnabas.spark.read.data_loss import DataLoss, ranges_gone, report, starts_missed
+from barnabas.spark.read.fetch_settings import FetchSettings
 from barnabas.spark.read.fetcher import Fetcher
 from barnabas.spark.read.offset_ranges import OffsetRange
-from barnabas.spark.read.read_plan import FetchSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

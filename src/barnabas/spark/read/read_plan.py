@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
 from barnabas.client.offset_queries import READ_COMMITTED, READ_UNCOMMITTED
-from barnabas.client.option_reader import Options
 from barnabas.spark.client_options import CONSUMER_SETTINGS, client_settings, ignored_settings, naming_options
 from barnabas.spark.python_workers import settle_in
+from barnabas.spark.read.fetch_settings import FetchSettings
 from barnabas.spark.read.source_options import Query, SourceOptions, parse_source
 
 if TYPE_CHECKING:
@@ -20,33 +20,6 @@ if TYPE_CHECKING:
 
     from barnabas.client.client_settings import ClientSettings
     from barnabas.spark.read.offset_ranges import OffsetRange
-
-
-FETCH_BYTES: Final = 4 * 1024 * 1024
-
-
-@dataclass(frozen=True)
-class FetchSettings:
-    """How records are fetched."""
-
-    max_bytes: int = FETCH_BYTES
-    """The size of a response. A first batch that is larger is returned whole all the same."""
-    max_wait_ms: int = 500
-    timeout_ms: int = 120_000
-    """How long to wait for records that should be there, whatever the delay."""
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, str], timeout_ms: int = timeout_ms) -> FetchSettings:
-        """From the settings of Kafka's consumers, without the prefix `kafka.`."""
-        taken = Options(options)
-        return cls(
-            max_bytes=min(
-                taken.positive("max.partition.fetch.bytes", "fetch.message.max.bytes", default=cls.max_bytes),
-                taken.positive("fetch.max.bytes", default=cls.max_bytes),
-            ),
-            max_wait_ms=taken.positive("fetch.max.wait.ms", "fetch.wait.max.ms", default=cls.max_wait_ms),
-            timeout_ms=timeout_ms,
-        )
 
 
 class RangePartition(InputPartition):

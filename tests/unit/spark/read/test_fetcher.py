@@ -19,8 +19,8 @@ from barnabas.protocol.record import Record
 from barnabas.protocol.uuids import ZERO_UUID, Uuid
 from barnabas.spark.columnar.fetched_batches import Wanted
 from barnabas.spark.columnar.record_decoding import BATCH_ROWS, COLUMNS
+from barnabas.spark.read.fetch_settings import FETCH_BYTES, FetchSettings
 from barnabas.spark.read.fetcher import EMPTY_ANSWERS_BELIEVED, FETCH_BYTES_MIN, Fetcher
-from barnabas.spark.read.read_plan import FETCH_BYTES, FetchSettings
 from tests.unit.client.brokers import list_offsets_response
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from barnabas.protocol.api import ApiKey
 from barnabas.protocol.batch import build_batch
 from barnabas.protocol.record import Record
 from barnabas.spark.read.data_loss import DataLossError
+from barnabas.spark.read.fetch_settings import FetchSettings
 from barnabas.spark.read.offset_ranges import OffsetRange
 from barnabas.spark.read.range_reader import read_range
-from barnabas.spark.read.read_plan import FetchSettings
 from tests.unit.client.brokers import FakeBroker, broker, knows, list_offsets_response, settings_for
 
 if TYPE_CHECKING:

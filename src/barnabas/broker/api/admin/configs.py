@@ -342,7 +342,7 @@ def current_list(settings: dict[str, str], name: str, operation: ConfigOperation
 
 
 def check_broker_settings(environment: AdminEnvironment, name: str, settings: dict[str, str]) -> None:
-    """Refuses what is for another environment, or what this one could not apply."""
+    """Refuses what is for another broker, or what this one could not apply."""
     scope = ConfigSource.DYNAMIC_DEFAULT_BROKER
     if name != CLUSTER_DEFAULT:
         scope = ConfigSource.DYNAMIC_BROKER
