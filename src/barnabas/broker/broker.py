@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("barnabas.broker")
 
 READER_THREADS = 8
-"""For readers that wait for the device. Those of writers are `background.threads`."""
+"""Threads for reads that wait for the device. Those for writes are `background.threads`."""
 
 
 class BrokerEnvironment(NamedTuple):
@@ -75,9 +75,9 @@ class BrokerEnvironment(NamedTuple):
     threads: Threads
     processes: Processes
     on_configured: Callable[[BrokerConfig], None]
-    """Told of each configuration that comes into force."""
+    """Called with each new configuration."""
     on_failure: Callable[[BaseException], None]
-    """Told what has failed without which the broker cannot be trusted. The node must stop."""
+    """Called with a failure after which the broker cannot be trusted: the node must stop."""
 
 
 class Broker:
@@ -137,7 +137,7 @@ class Broker:
         )
 
     def environments(self) -> tuple[object, ...]:
-        """What the handlers of this broker's APIs work with, one for each family of them."""
+        """The environments of this broker's handlers, one for each family of APIs."""
         sessions_max = self._settings.config.max_incremental_fetch_session_cache_slots
         return (
             ApiVersionsAnswers(self._metadata, self._publisher),
@@ -186,15 +186,15 @@ class Broker:
         )
 
     def run_in_thread(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
-        """For what writes: syncs, checkpoints, creation and removal of logs."""
+        """For work that writes: syncs, checkpoints, creation and removal of logs."""
         return self._writers.run(function, *arguments)
 
     def read_in_thread(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
-        """For what somebody waits to read. These threads are its own, so that slow syncs stop no reader."""
+        """For reads that somebody waits for. They have threads of their own, so that slow syncs do not hold them up."""
         return self._readers.run(function, *arguments)
 
     def warm(self, parts: Sequence[FilePart], done: Callable[[BaseException | None], None]) -> None:
-        """Brings file ranges into the page cache in a thread, so that sending them does not wait for the device."""
+        """Loads file ranges into the page cache in a thread, so that sending them does not wait for the device."""
         for part in parts:
             self._disk.read_in_order(part.file.fd)
         warming = self.read_in_thread(load, self._disk, parts)
@@ -212,7 +212,7 @@ class Broker:
         self._metadata.image_published(initial, initial.diff(self._metadata.image))
 
     def open_logs(self) -> asyncio.Future[int]:
-        """Opens every log that the folders hold, in threads. Gives the broker epoch of the last clean stop."""
+        """Opens every log that the folders hold, in threads. Returns the broker epoch of the last clean stop."""
         return self.run_in_thread(self._open_logs, self._publisher.image)
 
     async def start(self, endpoints: Sequence[Endpoint], previous_epoch: int) -> None:
@@ -281,10 +281,11 @@ class Broker:
     # ── stop ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def leave(self, take_step: TakeStep) -> None:
-        """Gives up leadership and answers whoever waits. Connections are still there to take the answers."""
+        """Gives up leadership and answers all requests that wait, while there are still connections to take the
+        answers."""
         await take_step(self._maintenance.stop())
         if self._lifecycle is not None:
-            # Without a controller nobody could let this broker go.
+            # Without a controller, nobody can grant a controlled shutdown.
             await take_step(self._lifecycle.stop() if self._has_controller else self._lifecycle.abandon())
         await take_step(self._directories.close())
         self._transactions.close()
@@ -293,7 +294,7 @@ class Broker:
         self._purgatory.close()
 
     async def close(self, take_step: TakeStep) -> None:
-        """Writes and syncs everything. To be called when no connection is left."""
+        """Writes and syncs everything. Call it when no connection is left."""
         await take_step(self._producer_ids.close())
         await take_step(self._topic_creations.close())
         await take_step(self._environment.processes.close())
@@ -306,7 +307,7 @@ class Broker:
         await take_step(self.run_in_thread(self._store.close, offsets, epoch))
 
     def release(self) -> None:
-        """Takes no more images and ends the threads. To be called when the quorum has stopped."""
+        """Stops taking images and ends the threads. Call it after the quorum has stopped."""
         self._publisher.detach()
         self._writers.shutdown()
         self._readers.shutdown()
@@ -314,7 +315,7 @@ class Broker:
 
 if TYPE_CHECKING:
     TakeStep = Callable[[Awaitable[None]], Awaitable[None]]
-    """Takes one step of stopping; one that fails keeps none of the others from being taken."""
+    """Takes one step of the shutdown; if it fails, the others are taken all the same."""
 
 
 def load(disk: Disk, parts: Sequence[FilePart]) -> None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 class ControllerChannel(Protocol):
     async def send(self, request: Message) -> Any:
-        """The controller's response to a request: of the type that belongs to the request's.
+        """The controller's response to a request, of the type that belongs to it.
 
         A response that comes through a channel has been committed, and the broker's own image already contains what
         it says: a client that creates a topic and asks for it on the next line finds it.

@@ -1,9 +1,9 @@
 """The data folders as the cluster knows them: where partitions were put, and which folders have failed.
 
-Where a node has several folders, the controller leaves it to the broker where a new partition goes; the broker says so
-afterwards (AssignReplicasToDirs). When a folder fails, its partitions are offline and the controller hears of it by a
-heartbeat, so that they have no leader here any more. The rest of the node goes on, unless the folder is that of the
-metadata log, without which there is no cluster; it is also the last one that can be left.
+Where a node has several folders, the controller leaves it to the broker where a new partition goes; the broker reports
+it afterwards (AssignReplicasToDirs). When a folder fails, its partitions go offline and the controller learns of it
+from a heartbeat, so that this broker no longer leads them. The rest of the node goes on, unless it was the folder of
+the metadata log, without which there is no cluster.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Directories:
         channel: ControllerChannel,
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        """`on_failure` is told of a failed folder without which the node must stop."""
+        """`on_failure` is called if the folder that has failed is one without which the node must stop."""
         self._node_id = node_id
         self._metadata_folder = metadata_folder
         self._store = store
@@ -68,7 +68,7 @@ class Directories:
         store.on_failed_dir = self._dir_failed
 
     def registered(self, lifecycle: BrokerLifecycle) -> None:
-        """The cluster knows this broker: from now on it can be told something."""
+        """The broker is registered: from now on it can report to the controller."""
         self._lifecycle = lifecycle
         for directory in self._failed:
             lifecycle.directory_failed(directory)
@@ -83,13 +83,13 @@ class Directories:
     # ── folders that fail ────────────────────────────────────────────────────────────────────────────────────
 
     def metadata_log_failed(self, error: OSError) -> None:
-        """What the metadata log could not write or sync puts the data in the same folder in doubt too."""
+        """If the metadata log could not be written or synced, the other data in its folder is in doubt, too."""
         for _, data_dir in self._store.online:
             if data_dir.path == self._metadata_folder:
                 self._store.fail(data_dir, error)
 
     def _dir_failed(self, data_dir: DataDir, error: OSError) -> None:
-        # Found out amid an append or a look at partitions: what follows changes them.
+        # This is noticed in the middle of an append, or of a loop over partitions, which must not change under it.
         self._loop.call_soon(self._take_offline, data_dir, error)
 
     def _take_offline(self, data_dir: DataDir, error: OSError) -> None:
@@ -105,10 +105,10 @@ class Directories:
     # ── where partitions are ─────────────────────────────────────────────────────────────────────────────────
 
     def say_where_partitions_are(self) -> None:
-        """Tells the controller of partitions that are elsewhere than it knows, if there are any."""
+        """Tells the controller about partitions that are in another folder than it knows, if there are any."""
         if not self._replicas.misplaced or self._assigning is not None or self._is_closed:
             return
-        # The image that is taking effect may be the first with features, and the one in effect have none yet.
+        # The newest image: the one in effect may have no features yet.
         version = self._publisher.image.features.metadata_version
         if self._lifecycle is not None and versions.supports_directories(version):
             self._assigning = asyncio.ensure_future(self._assign())
@@ -117,7 +117,7 @@ class Directories:
     def _assigned(self, task: asyncio.Task[None]) -> None:
         self._assigning = None
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("the controller cannot be told where partitions are: %s", error, exc_info=error)
+            logger.error("cannot report the folders of partitions to the controller: %s", error, exc_info=error)
 
     async def _assign(self) -> None:
         replicas = self._replicas
@@ -128,10 +128,14 @@ class Directories:
             response: m.AssignReplicasToDirsResponse = await self._channel.send(self._request(unsaid))
             error = Error(response.error_code)
             if error is Error.NONE:
-                # Where the controller refuses one, it knows better: the next image shows it.
+                # If the controller refuses one of them, its own state is newer, and the next image shows it.
                 said |= unsaid
             else:
-                logger.warning("the controller was not told where %d partitions are: %s", len(unsaid), error.name)
+                logger.warning(
+                    "cannot report the folders of %d partitions to the controller, will retry: %s",
+                    len(unsaid),
+                    error.name,
+                )
                 await asyncio.sleep(RETRY_SECONDS)
 
     def _request(self, places: dict[tuple[Uuid, int], Uuid]) -> m.AssignReplicasToDirsRequest:

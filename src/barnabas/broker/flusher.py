@@ -1,9 +1,9 @@
 """Syncing logs to the device, in threads, one sync of a log at a time.
 
-Whoever needs a log's bytes to be durable awaits `flush`. While a sync of that log runs, all who come meanwhile share
-the next one, so that a burst of writers that each ask for durability costs two syncs, not one each.
+Whoever needs a log's bytes to be durable awaits `flush`. While a sync of that log runs, all further callers share the
+next one, so that a burst of writers that each ask for durability costs two syncs, not one each.
 
-A log whose sync has failed is never synced again (`log/flushing` says why): whoever asks is told so.
+A log whose sync has failed is never synced again (`log/flush` says why): whoever asks is told so.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class Flusher:
         return done
 
     def flush_soon(self, log: PartitionLog) -> None:
-        """Like `flush`, for one who does not wait: a failure is logged."""
+        """Like `flush`, for callers that do not wait: a failure is logged."""
         self.flush(log).add_done_callback(_log_failure)
 
     async def close(self) -> None:
-        """Waits for what is under way."""
+        """Waits for the syncs that are under way."""
         while self._running:
             await asyncio.gather(*self._running.values())
 
@@ -60,7 +60,7 @@ class Flusher:
         try:
             while (done := self._waiting.pop(log, None)) is not None:
                 try:
-                    # A deleted topic's log has nothing to sync, and its folder may be another's by now.
+                    # A deleted topic's log has nothing to sync, and its folder may belong to another log by now.
                     if not log.is_gone:
                         await self._sync(log)
                 except Exception as error:
@@ -77,7 +77,7 @@ class Flusher:
         try:
             await self._run_in_thread(flush.run, self._disk)
         except OSError as error:
-            # It may be gone since: then it was renamed under the hands of the sync.
+            # If the log is gone by now, its folder was renamed while the sync ran.
             if is_failed_sync(error) and not log.is_gone:
                 log.failure = error
                 self._on_failure(log, error)

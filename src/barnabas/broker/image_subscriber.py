@@ -1,6 +1,6 @@
-"""Brings the broker from image to image, one at a time, and tells who waits that an image is in effect.
+"""Brings the broker from image to image, one at a time, and tells those who wait when an image is in effect.
 
-Making logs for a new topic takes a while, in threads; images that come meanwhile are taken together when it is done.
+Creating the logs of a new topic takes a while, in threads; images that come in the meantime are then applied together.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ImageSubscriber:
-    """`image` is the newest one whose consequences are all in place."""
+    """`image` is the newest one that is completely in effect."""
 
     def __init__(
         self,

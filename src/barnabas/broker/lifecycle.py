@@ -1,9 +1,9 @@
-"""A broker's life in the cluster: registered, caught up, unfenced, beating, and stopped in good order.
+"""A broker's life in the cluster: registration, catching up, unfencing, heartbeats, and controlled shutdown.
 
-Everything is said to the controller in Kafka's messages. The broker registers with a new incarnation id, waits until
-its own image contains the registration, and asks to be unfenced; from then on heartbeats keep its session alive. They
-also say which data folders have failed, so that partitions are led elsewhere, or by nobody. At
-the end it asks for a controlled shutdown and goes when the controller lets it.
+It talks to the controller in Kafka's messages. The broker registers with a new incarnation id, waits until its own
+image contains the registration, and asks to be unfenced; from then on heartbeats keep its session alive. They also
+report which data folders have failed, so that other brokers lead their partitions, or nobody does. At the end it asks
+for a controlled shutdown, and stops when the controller allows it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ logger = logging.getLogger("barnabas.broker")
 NO_EPOCH = -1
 _RETRY_MS = 100
 STALE_HEARTBEATS_MAX = 3
-"""After so many in a row the controller has forgotten the registration for good, and a new one is due."""
+"""After this many STALE_BROKER_EPOCH in a row, the controller has lost the registration, and a new one is due."""
 _RETRIABLE = (Error.NOT_CONTROLLER, Error.DUPLICATE_BROKER_REGISTRATION, Error.REQUEST_TIMED_OUT)
 """A controller may be between two leaderships, or still wait for the session of this broker's last incarnation."""
 
 
 class BrokerIdentity(NamedTuple):
-    """Who registers."""
+    """What a broker registers with."""
 
     broker_id: int
     cluster_id: str
@@ -65,7 +65,8 @@ class BrokerLifecycle:
         stop_timeout_ms: int = 10_000,
         on_failure: Callable[[BaseException], None] | None = None,
     ) -> None:
-        """`on_failure` is told, on this loop, what has ended the heartbeats: the controller will fence the broker."""
+        """`on_failure` is called on this loop with the error that has ended the heartbeats: the controller will fence
+        the broker."""
         self._identity = identity
         self._channel = channel
         self._publisher = publisher
@@ -76,7 +77,7 @@ class BrokerLifecycle:
         self._heartbeats: asyncio.Task[None] | None = None
         self._failed_directories: list[Uuid] = []
         self._has_news = asyncio.Event()
-        """The next heartbeat is not to wait for its time."""
+        """Set if the next heartbeat should be sent at once."""
 
     @property
     def epoch(self) -> int:
@@ -90,7 +91,7 @@ class BrokerLifecycle:
         return self._epoch
 
     def directory_failed(self, directory: Uuid) -> None:
-        """A data folder serves nobody any more. The controller hears of it at once, and with every heartbeat."""
+        """A data folder has failed. The controller is told at once, and again with every heartbeat."""
         self._failed_directories.append(directory)
         self._has_news.set()
 
@@ -111,9 +112,9 @@ class BrokerLifecycle:
         await self.unfence()
 
     async def stop(self) -> None:
-        """Leaves the cluster in good order: leadership is given up first, then the broker is fenced.
+        """Leaves the cluster by a controlled shutdown: leadership is given up first, then the broker is fenced.
 
-        A controller that cannot write, for instance because its disk is full, is not waited for without end.
+        The wait is limited, as a controller whose disk is full, for example, cannot write its decision.
         """
         await self.abandon()
         if self._epoch == NO_EPOCH:
@@ -135,13 +136,13 @@ class BrokerLifecycle:
             response = await self._until_answered(request)
             if response.should_shut_down:
                 return
-            # What the controller waits for comes with the log: with the next image it is worth asking again.
+            # What the controller waits for comes with the log, so it is worth asking again after the next image.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_RETRY_MS / 1000):
                     await self._publisher.wait_for_offset(request.current_metadata_offset + 1)
 
     async def abandon(self) -> None:
-        """Falls silent without a word to the controller, as when there is no time for more."""
+        """Stops the heartbeats without a word to the controller."""
         if self._heartbeats is not None:
             self._heartbeats.cancel()
             await asyncio.gather(self._heartbeats, return_exceptions=True)
@@ -171,7 +172,7 @@ class BrokerLifecycle:
     def _heartbeats_ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled() or (error := task.exception()) is None:
             return
-        logger.error("broker %d beats no more: %s", self._identity.broker_id, error, exc_info=error)
+        logger.error("the heartbeats of broker %d have ended: %s", self._identity.broker_id, error, exc_info=error)
         if self._on_failure is not None:
             self._on_failure(error)
 
@@ -184,7 +185,9 @@ class BrokerLifecycle:
                 return response
             if error not in _RETRIABLE:
                 raise KafkaError(error, f"the controller refused broker {self._identity.broker_id}")
-            logger.warning("the controller refused broker %d for now: %s", self._identity.broker_id, error.name)
+            logger.warning(
+                "the controller refused broker %d for now, will retry: %s", self._identity.broker_id, error.name
+            )
             await asyncio.sleep(_RETRY_MS / 1000)
 
     def _registration(self) -> m.BrokerRegistrationRequest:

@@ -1,8 +1,8 @@
-"""What a node does on the side: retention, flushing, checkpoints, forgetting.
+"""What a broker does in the background: retention, flushing, checkpoints, expiry.
 
-Each chore is a coroutine that waits its interval and then visits the partitions, a few at a time so that requests
-go first. The event loop does only what is quick; fsync, unlink and checkpoint files go through threads. What fails
-for one partition is logged when it begins to fail, is tried again, and keeps no other from its turn.
+Each chore is a coroutine that waits its interval and then visits the partitions, a few at a time so that requests go
+first. The event loop does only what is quick; fsync, unlink and checkpoint files go through threads. A failure in one
+partition is logged when it begins, is tried again, and does not affect the others.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Maintenance:
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
         self._with_deletions: dict[HostedPartition, None] = {}
-        """Partitions with files of dropped segments that wait for their time. Only retention drops segments."""
+        """Partitions with files of dropped segments that wait to be deleted. Only retention drops segments."""
         self._retention_failures = Failures("retention", logger)
         self._release_failures = Failures("releasing idle files", logger)
 
@@ -104,7 +104,7 @@ class Maintenance:
             try:
                 await chore()
             except Exception:
-                logger.exception("%s: failed, and is tried again in %d ms", name, interval_ms())
+                logger.exception("%s failed, will retry in %d ms", name, interval_ms())
 
     async def _is_stopped_within(self, seconds: float) -> bool:
         try:
@@ -128,7 +128,7 @@ class Maintenance:
                 count = hosted.apply_retention()
                 if count:
                     start = hosted.log.log_start_offset
-                    logger.info("%s: retention removed %d segments, it starts at %d", hosted, count, start)
+                    logger.info("%s: retention removed %d segments, the log now starts at %d", hosted, count, start)
             if hosted.log.has_deletions:
                 self._with_deletions[hosted] = None
 
@@ -164,7 +164,7 @@ class Maintenance:
         except OSError as error:
             hosted.log.put_off(deletion)
             if not deletion.has_failed:
-                logger.error("removal of old segments failed for %s, and is tried again: %s", hosted, error)
+                logger.error("cannot remove old segments of %s, will retry: %s", hosted, error)
 
     async def _release_idle_files(self) -> None:
         self._release_failures.begin_round()

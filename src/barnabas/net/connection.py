@@ -43,19 +43,19 @@ STASH_BYTES = 16 * 1024
 BACKLOG_BYTES = 1024 * 1024
 MAX_IN_FLIGHT = 256
 SENDFILE_BYTES = 128 * 1024
-"""What one connection sends of files before others have their turn: a tenth of a millisecond or so."""
+"""How much one connection sends from files before others get their turn: a tenth of a millisecond or so."""
 SENDFILE_BYTES_ALONE = 512 * 1024
 """The same while nobody else has sent anything for a while: fewer and larger steps cost less."""
 FIRST_BUFFER_BYTES = 64 * 1024
 SEND_BYTES = 256 * 1024
-"""What is sent of small replies in one call."""
+"""How much of small replies is sent in one call."""
 SEND_BYTES_PER_TURN = 1024 * 1024
 HANDLING_SECONDS = 0.005
 """How long requests of one connection are handled in one turn of the loop."""
 
 _LENGTH = Struct(">i")
 _FILE_ERRORS = (errno.EIO, errno.EUCLEAN)
-"""What a disk has, and a client that has gone away has not."""
+"""Errors that come from a disk, not from a client that has gone away."""
 
 
 FrameHandler = Callable[["Connection", memoryview], None]
@@ -161,7 +161,7 @@ class Connection:
             self.refuse(str(error))
         else:
             logger.error(
-                "%s: closed by an error in the node, correlation id %d", self, self.correlation_id, exc_info=error
+                "%s: closed after an internal error, correlation id %d", self, self.correlation_id, exc_info=error
             )
             self.close()
 
@@ -301,7 +301,7 @@ class Connection:
             self.server.frame_memory_freed()
 
     def _pause_unless_relieved(self) -> bool:
-        """Sends what it can; if too much is left, or nobody is there to take it, no more is read for now. True then."""
+        """Sends what it can. If too much is left, or the client is gone, stops reading for now and returns True."""
         self._send()
         if not self._must_pause() and not self.is_closed:
             return False
@@ -469,7 +469,7 @@ class Connection:
     def close_idle(self, idle_seconds: float) -> None:
         """Ends a connection that neither sent nor took a byte for `connections.max.idle.ms`."""
         if self._out:
-            self.refuse(f"took nothing of its replies for {idle_seconds:.0f} s (connections.max.idle.ms)")
+            self.refuse(f"has not read its replies for {idle_seconds:.0f} s (connections.max.idle.ms)")
         else:
             logger.debug("%s closed: idle for %.0f s", self, idle_seconds)
             self.close()
@@ -496,7 +496,7 @@ class Connection:
         self.server.connection_closed(self)
 
     def close_if_left(self) -> None:
-        """Looks whether the client has left, which a connection that is not read from does not notice by itself."""
+        """Checks whether the client has left, which a connection that is not read from does not notice by itself."""
         if self.is_closed:
             return
         try:
@@ -511,7 +511,7 @@ class Connection:
 
     @property
     def backlog_bytes(self) -> int:
-        """Of replies that the client has not taken."""
+        """The size of the replies that the client has not taken yet."""
         return self._backlog_bytes
 
     def __str__(self) -> str:

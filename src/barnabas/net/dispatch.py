@@ -68,9 +68,8 @@ class Caller:
 
 
 Handler = Callable[[Any, Any, Caller], Any]
-"""Takes what it works with, the decoded request and its caller. Returns the response, or a
-`Pending` one; a coroutine function where more has to wait than the answer, which may also return the bytes of the
-response's body in a list."""
+"""Takes what it works with, the decoded request and its caller. Returns the response, or a `Pending` one. It is a
+coroutine function if it has to wait itself; then it may also return the response's body as a list of bytes."""
 FrameHandler = Callable[[Any, Any, int, memoryview, int], None]
 """Reads the request's bytes and answers the connection itself. Takes what it works with, the connection (of the kind
 that its listener makes), the version, the frame, and where the body begins in it; the connection knows the correlation
@@ -110,7 +109,7 @@ class Route:
         self.api_key = api_key
         self.min_version, self.max_version = versions
         self.handler = handler
-        """None if its frame handler can be trusted with any size."""
+        """None if the frame handler copes with requests of any size."""
         self.host: Any = None
         """What the handlers work with."""
         self.frame_handler = frame_handler
@@ -149,7 +148,7 @@ class Dispatcher:
         try:
             api_key, version, correlation_id, client_id_size = _REQUEST_PREFIX.unpack_from(frame)
         except struct_error:
-            raise BadRequestError(f"sent a request of {len(frame)} bytes, less than a header") from None
+            raise BadRequestError(f"sent a request of {len(frame)} bytes, which is too short for a header") from None
         connection.correlation_id = correlation_id
         route = self._routes.get(api_key)
         if route is None or not route.min_version <= version <= route.max_version:
@@ -197,8 +196,8 @@ class Dispatcher:
         if cut is None:
             if len(frame) > UNIT_BYTES_MAX:
                 raise BadRequestError(
-                    f"sent a {route.api_key.name} v{header.api_version} of {len(frame)} bytes, the limit is "
-                    f"{UNIT_BYTES_MAX}"
+                    f"sent a {route.api_key.name} v{header.api_version} of {len(frame)} bytes, but the limit "
+                    f"is {UNIT_BYTES_MAX}"
                 )
             try:
                 request = pieces.read_unit(request_class, frame, header.api_version, header.body_offset)
@@ -244,7 +243,7 @@ class Dispatcher:
     ) -> None:
         assert route.handler is not None
         try:
-            # Called here, not by whoever makes the task: one that is cancelled before its first step leaves nothing.
+            # Called here, not where the task is made: one that is cancelled before its first step leaves nothing.
             answer = await route.handler(route.host, request, caller)
             if route.long_answer is not None and len(getattr(answer, route.long_answer)) > ELEMENTS_MAX:
                 parts = reply_parts(header, await encode_long_answer(answer, header.api_version, route.long_answer))
@@ -274,7 +273,7 @@ class Dispatcher:
         )
 
     async def close(self) -> None:
-        """Ends what still waits."""
+        """Cancels the requests that are still being answered."""
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
@@ -282,7 +281,7 @@ class Dispatcher:
 
 
 def _breaks_off(route: Route, header: RequestHeader, error: codec.DecodeError) -> BadRequestError:
-    return BadRequestError(f"sent a {route.api_key.name} v{header.api_version} that breaks off: {error}")
+    return BadRequestError(f"sent a malformed {route.api_key.name} v{header.api_version}: {error}")
 
 
 class PendingSlot(Slot):
@@ -318,9 +317,9 @@ def _answer_came(slot: Slot, api_key: ApiKey, version: int, correlation_id: int,
 
 
 def _answer_failed(slot: Slot, api_key: int, version: int, correlation_id: int) -> None:
-    """To be called while the exception is handled. No answer can come that the client would understand."""
+    """Call it while an exception is handled. There is no answer that the client would understand."""
     logger.exception(
-        "%s: %s v%d failed in the node, correlation id %d",
+        "%s: %s v%d failed with an internal error, correlation id %d",
         slot.connection,
         ApiKey(api_key).name,
         version,

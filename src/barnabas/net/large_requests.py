@@ -111,7 +111,7 @@ class Breather:
 
 
 class ClientGoneError(Exception):
-    """Whoever sent a large request does not wait for its answer any more."""
+    """The client that sent a large request is gone."""
 
 
 class LargeRequest:
@@ -246,7 +246,7 @@ class LargeRequest:
             await self.add(elements[start : start + ADDED_AT_ONCE])
 
     async def answer_only(self, response: Any) -> None:
-        """This instead of all that was added."""
+        """Replaces everything that was added so far."""
         self.answer = PieceWriter(self._response, self._version, self._response_path)
         await self.add(getattr(response, self._response_path[0]))
 
@@ -326,7 +326,8 @@ async def encode_long_answer(response: Any, version: int, array: str) -> list[by
 
 
 async def in_pieces(handler: Handler, host: Any, request: LargeRequest, caller: Caller) -> Any:
-    """For requests whose elements are answered each for itself. Where a piece is refused as a whole, all is."""
+    """For requests whose elements are independent of each other. If a piece is refused as a whole, so is the
+    request."""
     await request.check()
     return await answer_pieces(handler, host, request, caller)
 

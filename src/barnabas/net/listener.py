@@ -101,10 +101,10 @@ class ListenerServer:
         self.scratch_view = memoryview(self.scratch)
         self.buffers = BufferPool()
         self.connections: dict[Connection, None] = {}
-        """In the order of their coming, so that whoever goes through them does so the same way in every run."""
+        """In the order of their arrival, so that a loop over them goes the same way in every run."""
         self.last_heard: Connection | None = None
         self.last_change_of_voice = 0.0
-        """When somebody sent something who was not the last one to do so."""
+        """When a connection last sent something after another one had."""
         self.turn_clock = turn_clock(loop)
         self.answers_in_the_making: dict[LargeRequest, None] = {}
         """The oldest first."""
@@ -119,7 +119,7 @@ class ListenerServer:
         self._idle_timer: asyncio.TimerHandle | None = None
 
     def bind(self, backlog: int) -> int:
-        """Takes the port; the port taken is returned, as 0 means any. Connections wait until `open`."""
+        """Binds the port and returns it, since 0 means any free one. Connections wait until `open`."""
         host, port = self.listener.host, self.listener.port
         try:
             self._acceptor = self._network.listen(
@@ -132,12 +132,12 @@ class ListenerServer:
         return self._acceptor.port
 
     def open(self) -> None:
-        """Starts to accept."""
+        """Starts accepting connections."""
         self._resume_accepting()
         self._schedule_idle_check()
 
     def close(self) -> None:
-        """Stops to accept and closes every connection."""
+        """Stops accepting connections, and closes those that are open."""
         self.stop_accepting()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
@@ -158,7 +158,7 @@ class ListenerServer:
         for _ in range(ACCEPTS_PER_TURN):
             if not self._has_room():
                 logger.warning(
-                    "%s has its %d connections (max.connections): new ones wait",
+                    "%s has reached its limit of %d connections (max.connections): new ones wait",
                     self.listener.name,
                     min(self.limits.total, self.max_connections),
                 )
@@ -169,8 +169,8 @@ class ListenerServer:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                # Out of file descriptors: those who are connected go on; the rest waits for one to leave.
-                logger.error("%s cannot accept: %s", self.listener.name, error)
+                # Out of file descriptors: open connections go on, and new ones wait until one is closed.
+                logger.error("%s cannot accept connections: %s", self.listener.name, error)
                 self._pause_accepting()
                 self.loop.call_later(1.0, self._resume_accepting)
                 return
@@ -179,7 +179,7 @@ class ListenerServer:
     def _admit(self, sock: Socket, host: str, port: int) -> None:
         if self.census.by_ip[host] >= self.limits.for_ip(host):
             logger.warning(
-                "%s refused %s:%d: it has its %d connections (max.connections.per.ip)",
+                "%s refused %s:%d: it has reached its limit of %d connections (max.connections.per.ip)",
                 self.listener.name,
                 host,
                 port,

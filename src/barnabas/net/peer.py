@@ -63,7 +63,7 @@ logger = logging.getLogger("barnabas.peer")
 BACKOFF_GROWTH: Final = 2.0
 BACKOFF_JITTER: Final = 0.2
 COMPLAINT_SECONDS: Final = 10.0
-"""How often a peer that cannot be reached is complained about."""
+"""How often a warning is logged about a peer that cannot be reached."""
 
 _JITTER_STEPS: Final = 1_000
 _NEGOTIATED: Final = -1
@@ -405,7 +405,7 @@ class Peer:
     def _connecting_ended(self, task: asyncio.Task[None]) -> None:
         self._connecting = None
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("%s: connecting failed by an error in this node", self, exc_info=error)
+            logger.error("%s: connecting failed with an internal error", self, exc_info=error)
             self._failures += 1
             self._last_failure = f"cannot connect to {self}: an error in this node: {error}"
             self._fail_queue(lambda _: ConnectError(self._last_failure))

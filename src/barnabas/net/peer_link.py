@@ -243,7 +243,7 @@ class PeerLink:
             self.lose(str(error))
             return
         except Exception as error:
-            logger.exception("%s: the connection is closed by an error in this node", self.name)
+            logger.exception("%s: the connection is closed after an internal error", self.name)
             self.lose(f"an error in this node: {error}")
             return
         if self.is_lost:

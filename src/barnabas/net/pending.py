@@ -22,8 +22,8 @@ R = TypeVar("R")
 class Pending(Generic[R]):
     """Done once, like a future, with an answer or an exception; it may be done before anyone asks for it.
 
-    Where they are given, `refuse` makes an answer of a KafkaError's code, and `finish` puts the last touch to every
-    answer, also to that one."""
+    Where they are given, `refuse` makes an answer of a KafkaError's code, and `finish` completes every answer,
+    including that one."""
 
     __slots__ = ("_error", "_finish", "_on_abandoned", "_on_done", "_refuse", "_response")
 
@@ -58,7 +58,7 @@ class Pending(Generic[R]):
         return self._response
 
     def when_done(self, on_done: Callable[[], None]) -> None:
-        """Has `on_done` called with the answer's coming, which must be yet to come. Only one can wait."""
+        """Has `on_done` called when the answer comes, which must not have come yet. Only one can wait."""
         assert self._on_done is None, "somebody waits for this answer already"
         self._on_done = on_done
 
@@ -80,7 +80,7 @@ class Pending(Generic[R]):
 
 
 def answered(response: R) -> Pending[R]:
-    """For what needs no step after all."""
+    """An answer that is there at once."""
     answer: Pending[R] = Pending()
     answer.set_result(response)
     return answer

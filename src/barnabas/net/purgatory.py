@@ -28,7 +28,7 @@ logger = logging.getLogger("barnabas.purgatory")
 
 
 class Parked:
-    """A waiting request. Subclasses say what its partitions are waiting for and how it is answered."""
+    """A waiting request. Subclasses say what it waits for and how it is answered."""
 
     __slots__ = ("bucket", "is_woken", "watched")
 
@@ -120,7 +120,7 @@ class Purgatory:
             if not request.is_ready():
                 return
         except Exception:
-            logger.exception("looking at a waiting request failed")
+            logger.exception("checking a waiting request failed")
             self._forget(request)
             request.fail()
             return

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from barnabas.ports import LoopThread
 
 YOUNG_OBJECTS = 10_000
-"""So many are made before they are looked through for garbage, which takes a millisecond or two."""
+"""How many new objects trigger a collection of the youngest, which takes a millisecond or two."""
 
 logger = logging.getLogger("barnabas.node")
 

@@ -1,5 +1,5 @@
-"""Failures in work that comes back: each is said when it begins, not in every round, and keeps nothing else from its
-turn."""
+"""Failures in recurring work: each is logged when it begins, not in every round, and does not affect the rest of the
+work."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Failures:
-    """Of one chore, which visits many things in each of its rounds."""
+    """The failures of one chore, which visits many things in each of its rounds."""
 
     def __init__(self, chore: str, logger: logging.Logger) -> None:
         self._chore = chore
@@ -27,10 +27,10 @@ class Failures:
 
     @contextmanager
     def of(self, thing: Hashable) -> Iterator[None]:
-        """What the disk refuses within the block is this thing's failure alone; the next round tries it again."""
+        """An error within the block is a failure of this thing only; the next round tries it again."""
         try:
             yield
         except (OSError, KafkaError) as error:
             self._now.add(thing)
             if thing not in self._before:
-                self._logger.error("%s failed for %s, and is tried again: %s", self._chore, thing, error)
+                self._logger.error("%s failed for %s, will retry: %s", self._chore, thing, error)

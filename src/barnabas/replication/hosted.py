@@ -28,8 +28,8 @@ class Subscriber(Protocol):
 
 
 class HostedPartition:
-    """`watchers` are requests that wait for this partition now; `subscribers` follow it from one request to the
-    next. Both hear of every change by `notify`."""
+    """`watchers` are requests that wait for this partition now; `subscribers` follow it from one request to the next.
+    Both are told of every change by `notify`."""
 
     __slots__ = (
         "index",
@@ -80,8 +80,8 @@ class HostedPartition:
         return appended
 
     def append_as_coordinator(self, batch: bytes) -> int:
-        """Writes a batch that a coordinator of this node made; its last offset. Raises `KafkaError` with nothing
-        written."""
+        """Writes a batch that a coordinator of this node made, and returns its last offset. Raises `KafkaError` with
+        nothing written."""
         self._require_in_sync_leader()
         last_offset = self.log.append_as_coordinator(batch, self.state.leader_epoch)
         self._grew()
@@ -97,15 +97,16 @@ class HostedPartition:
     def begin_verification(
         self, producer_id: int, epoch: int, sequence: int, *, adds_partition: bool
     ) -> Verification | None:
-        """To be called before the transaction's coordinator is asked whether this partition belongs to it. None when
-        the transaction is open here, and nobody need be asked; raises `KafkaError` for a producer that was replaced."""
+        """To be called before the transaction's coordinator is asked whether this partition belongs to it. None if the
+        transaction is open here already, so that nobody need be asked; raises `KafkaError` for a producer that was
+        replaced."""
         self.require_leader()
         return self.log.begin_verification(producer_id, epoch, sequence, adds_partition=adds_partition)
 
     def outcome(self, end_offset: int, leader_epoch: int) -> Error | None:
-        """What became of what was appended up to an offset in a leader epoch: NONE when all in-sync replicas have it,
-        None while that is open. When the epoch has ended it stays open for ever: another leader may have had other
-        records at these offsets, even if this node leads again and its high watermark has passed them."""
+        """The outcome of what was appended up to an offset in a leader epoch: NONE if all in-sync replicas have it,
+        None while that is undecided. Once the epoch has ended, it stays undecided for ever: another leader may have had
+        other records at these offsets, even if this node leads again and its high watermark has passed them."""
         if self.is_removed:
             return Error.UNKNOWN_TOPIC_OR_PARTITION
         if self.offline_reason is not None:
@@ -128,7 +129,7 @@ class HostedPartition:
             subscriber.mark()
 
     def apply_retention(self) -> int:
-        """Drops the segments that the topic's settings let go; how many they were."""
+        """Drops the segments that retention no longer keeps, and returns how many there were."""
         count = self.log.apply_retention(self.state.high_watermark.offset)
         if count:
             self.notify()
@@ -139,7 +140,7 @@ class HostedPartition:
         return self.log.unflushed_messages >= self.log.config.flush_messages
 
     def go_offline(self, reason: str) -> None:
-        """Whoever holds this partition is refused from now on, and whoever waits for it is told."""
+        """From now on, whoever uses this partition is refused; whoever waits for it is told."""
         self.offline_reason = reason
         self.state.leader_id = BrokerId(-1)
         if self.watchers:

@@ -8,8 +8,9 @@ next start, and its data folder is not marked as cleanly closed.
 A data folder whose device failed is offline until the next start, with all its logs: nothing is written there any
 more, neither checkpoints nor the mark of a clean end, so that the next start checks what is really on the device.
 
-A log that no topic has any more leaves its name to the next: its folder is renamed. Where that fails it is tried again
-with the chores, and when a log of that name is wanted. What fails for one log, or in one data folder, harms no other.
+The folder of a log whose topic is gone is renamed, so that its name is free again. If that fails, a chore tries it
+again, and so does whoever needs a log of that name. A failure of one log, or in one data folder, does not affect
+others.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class _Broken(NamedTuple):
     data_dir: DataDir
     error: Exception
     topic_id: Uuid | None = None
-    """None where nobody could find out: then no topic gets a new log under this name."""
+    """None if that could not be found out: then no topic gets a new log under this name."""
 
 
 class _Doomed(NamedTuple):
@@ -76,19 +77,19 @@ class LogStore:
         self._on_roll = on_roll
         self._is_open = False
         self.on_failed_dir: Callable[[DataDir, OSError], None] | None = None
-        """Called once for each data folder that fails, amid whatever found that out."""
+        """Called once for each data folder that fails, in the middle of whatever noticed it."""
         self._failed: dict[DataDir, OSError] = {}
         self._found: dict[TopicPartition, list[PartitionLog]] = {}
-        """More than one where a topic was made again while the data folder of its predecessor was offline."""
+        """More than one if a topic was created again while the data folder of its predecessor was offline."""
         self._returned: dict[TopicPartition, PartitionLog] = {}
         self._broken: dict[TopicPartition, _Broken] = {}
         self._logs: dict[PartitionLog, DataDir] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._in_the_way: dict[PartitionLog, Callable[[], None]] = {}
-        """Logs that no topic has any more but whose folders have their names still, with what renames them."""
+        """Logs whose topic is gone but whose folder still has its name, with the function that renames it."""
         self._doomed: list[_Doomed] = []
         self._checkpointing = asyncio.Lock()
-        """What a checkpoint is to say is gathered and written under it, so that none overtakes a newer one."""
+        """Held while a checkpoint is gathered and written, so that an older one never replaces a newer one."""
         self._recovery_point_failures = Failures("checkpointing recovery points", logger)
         self._log_start_failures = Failures("checkpointing log start offsets", logger)
         self._high_watermark_failures = Failures("checkpointing high watermarks", logger)
@@ -157,7 +158,7 @@ class LogStore:
             self.fail(data_dir, error)
 
     def fail(self, data_dir: DataDir, error: OSError) -> None:
-        """From now on nothing is written to this data folder. `take_offline` is to follow."""
+        """From now on nothing is written to this data folder. `take_offline` must follow."""
         if data_dir in self._failed:
             return
         self._failed[data_dir] = error
@@ -182,7 +183,8 @@ class LogStore:
         return lost
 
     def require_online(self, topic: str, topic_id: Uuid, partition: int, directory: Uuid) -> None:
-        """Raises OfflineLogError where a partition's log is out of reach, so that none is to be made in its place."""
+        """Raises OfflineLogError if a partition's log exists but is out of reach, so that none may be created in its
+        place."""
         name = TopicPartition(topic, partition)
         broken = self._broken.get(name)
         if broken is not None and broken.topic_id is None:
@@ -195,8 +197,8 @@ class LogStore:
     # ── what the replica manager asks ────────────────────────────────────────────────────────────────────────
 
     def claim(self, topic: str, topic_id: Uuid, partition: int) -> PartitionLog | None:
-        """The log found on disk at start for this partition, handed out once. One of an older topic of the same
-        name makes room; raises KafkaError if it cannot."""
+        """The log found on disk at start for this partition, handed out once. One of an older topic of the same name is
+        renamed; raises KafkaError if that fails."""
         name = TopicPartition(topic, partition)
         returned = self._returned.pop(name, None)
         candidates = [] if returned is None else [returned]
@@ -213,7 +215,7 @@ class LogStore:
         return None
 
     def give_back(self, log: PartitionLog) -> None:
-        """A log that was handed out cannot be served for now: it is there to be claimed again."""
+        """A log that was handed out cannot be served for now: it can be claimed again."""
         self._returned[TopicPartition(log.topic, log.partition)] = log
 
     def discard_returned(self, topic: str, partition: int, now_ms: int) -> None:
@@ -235,8 +237,9 @@ class LogStore:
         return chosen
 
     async def forget_predecessors(self, places: Iterable[tuple[TopicPartition, DataDir]]) -> None:
-        """Before logs are made whose names others had: after a crash, what the checkpoints say of those would be
-        believed of these, and a log that ends before it starts is removed. Raises OSError if they cannot be written."""
+        """Call it before logs are created whose names other logs had. Otherwise, after a crash, the checkpoints of the
+        old logs would be taken for those of the new ones, and a log that ends before it starts is removed. Raises
+        OSError if the checkpoints cannot be written."""
         async with self._checkpointing:
             stale = {data_dir for name, data_dir in places if data_dir.has_checkpoints_of(name)}
             for data_dir, logs in self._logs_by_dir() if stale else ():
@@ -256,7 +259,7 @@ class LogStore:
         return max(log.log_start_offset, min(checkpointed, log.log_end_offset))
 
     def discard(self, log: PartitionLog, now_ms: int) -> None:
-        """Takes a deleted topic's log out of sight at once; its files go in the background, later."""
+        """Takes the log of a deleted topic out of the way at once; its files are removed later, in the background."""
         data_dir = self._logs.pop(log)
 
         def rename() -> None:
@@ -265,7 +268,7 @@ class LogStore:
         self._rename_away(log, rename)
 
     def set_unclaimed_aside(self) -> None:
-        """What is on disk but in no topic of the cluster is kept under a name that no start looks at."""
+        """Renames logs on disk that belong to no topic of the cluster: they are kept, but no later start opens them."""
         found, self._found = self._found, {}
         for logs in found.values():
             for log in logs:
@@ -308,7 +311,7 @@ class LogStore:
                     await self._run_in_thread(data_dir.write_log_start_offsets, log_start_offsets_of(logs))
 
     async def checkpoint_high_watermarks(self, offsets: Mapping[PartitionLog, int]) -> None:
-        """Of the logs that are served, as given; of the others, as they were at start."""
+        """For the logs that are served, the given offsets; for the others, those found at start."""
         self._high_watermark_failures.begin_round()
         for data_dir, logs in self._logs_by_dir():
             with self._high_watermark_failures.of(data_dir.path):
@@ -317,7 +320,7 @@ class LogStore:
     async def remove_discarded(self, now_ms: int) -> None:
         """Removes the folders of deleted topics that are due. What cannot be renamed or removed is tried again."""
         for log in list(self._in_the_way):
-            with suppress(KafkaError):  # It was said when it first failed.
+            with suppress(KafkaError):  # It was logged when it first failed.
                 self._rename_again(log)
         self._removal_failures.begin_round()
         for doomed in [doomed for doomed in self._doomed if doomed.due_ms <= now_ms]:
@@ -326,7 +329,7 @@ class LogStore:
                 self._doomed.remove(doomed)
 
     def _logs_by_dir(self) -> Iterator[tuple[DataDir, list[PartitionLog]]]:
-        """Of the data folders that have not failed when their turn comes."""
+        """Only in data folders that have not failed by the time it is their turn."""
         for _, data_dir in self._dirs:
             if data_dir not in self._failed:
                 yield data_dir, [log for log, home in self._logs.items() if home is data_dir]
@@ -342,7 +345,7 @@ class LogStore:
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def close(self, offsets: Mapping[PartitionLog, int], broker_epoch: int) -> None:
-        """A clean end: every log is closed and synced, then the checkpoints, then the mark. Blocks.
+        """A clean end: closes and syncs every log, then writes the checkpoints, then the mark. Blocks.
 
         A folder in which something could not be closed, or could not be opened before, gets no mark, so that the next
         start looks at its logs; one that has failed is left as it is. If the logs were never opened, nothing is

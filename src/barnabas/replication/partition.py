@@ -125,7 +125,7 @@ class PartitionState(Generic[P]):
         if len(self.isr) < needed:
             raise KafkaError(
                 Error.NOT_ENOUGH_REPLICAS,
-                f"{len(self.isr)} in-sync replicas where min.insync.replicas asks for {needed}",
+                f"the partition has {len(self.isr)} in-sync replicas, but min.insync.replicas requires {needed}",
             )
 
     def check_reader_epoch(self, reader_epoch: int) -> Error:

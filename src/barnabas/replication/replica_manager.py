@@ -5,8 +5,8 @@ partitions of deleted topics go, leaders and configurations change in place. Rea
 by topic name or id. What they find stays theirs until it `is_removed`; `generation` moves whenever a look-up that
 failed may succeed, `removals` whenever partitions are removed, and `listeners` are called after every change.
 
-A disk that fails while a log is made or taken up costs that partition, not the node: it is offline, and
-`retry_offline` tries it again later. A data folder that fails takes all its partitions with it (`take_offline`).
+If a disk fails while a log is created or claimed, only that partition is affected: it is offline, and `retry_offline`
+tries it again later. A data folder that fails takes all its partitions with it (`take_offline`).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ReplicaManager:
         self._clock = clock
         self._run_in_thread = run_in_thread
         self.flushed_by_time: dict[HostedPartition, None] = {}
-        """Those whose topic asks for a sync every so often (`flush.ms`)."""
+        """Those whose topic asks for regular syncs (`flush.ms`)."""
         self._by_name: dict[bytes, dict[int, HostedPartition]] = {}
         self._by_id: dict[bytes, dict[int, HostedPartition]] = {}
         self._image: MetadataImage | None = None
@@ -112,21 +112,21 @@ class ReplicaManager:
 
     def _not_here(self, known: TopicImage | None, unknown: Error, name: str, index: int) -> KafkaError:
         if known is None:
-            return KafkaError(unknown, f"no topic {name[:NAME_SHOWN_MAX]}")
+            return KafkaError(unknown, f"there is no topic {name[:NAME_SHOWN_MAX]}")
         if not 0 <= index < len(known.partitions):
             return KafkaError(
                 Error.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {known.name} has {len(known.partitions)} partitions, no {index}",
+                f"topic {known.name} has {len(known.partitions)} partitions, so there is no partition {index}",
             )
         reason = self._offline.get((known.topic_id, index))
         if reason is not None:
             return KafkaError(Error.KAFKA_STORAGE_ERROR, f"{known.name}-{index} is offline: {reason}")
-        return KafkaError(Error.NOT_LEADER_OR_FOLLOWER, f"{known.name}-{index} is not served by this broker now")
+        return KafkaError(Error.NOT_LEADER_OR_FOLLOWER, f"{known.name}-{index} is not on this broker at the moment")
 
     # ── following the metadata ───────────────────────────────────────────────────────────────────────────────
 
     async def apply(self, image: MetadataImage, delta: MetadataDelta, config: BrokerConfig) -> None:
-        """Brings the hosted partitions from the image before to this one."""
+        """Brings the hosted partitions from the previous image to this one."""
         async with self._changing:
             self._image = image
             for topic in delta.deleted_topics:
@@ -139,7 +139,7 @@ class ReplicaManager:
             self._changed()
 
     async def retry_offline(self, config: BrokerConfig) -> None:
-        """Tries once more to host the partitions whose logs could not be made or taken up."""
+        """Tries again to host the partitions whose logs could not be created or claimed."""
         async with self._changing:
             image = self._image
             topic_ids = {topic_id for topic_id, _ in self._offline}
@@ -150,7 +150,7 @@ class ReplicaManager:
             self._changed()
 
     def take_offline(self, data_dir: DataDir, error: OSError) -> int:
-        """A data folder has failed: nobody is served from it any more. Returns how many partitions that concerns."""
+        """A data folder has failed: nobody is served from it any more. Returns how many partitions are affected."""
         lost = set(self._store.take_offline(data_dir))
         for topic_id, partitions in self._by_id.items():
             for index, hosted in list(partitions.items()):
@@ -267,7 +267,7 @@ class ReplicaManager:
             logger.info("%s-%d is no longer offline", topic.name, index)
 
     def _take_up(self, topic: TopicImage, index: int, log: PartitionLog) -> HostedPartition:
-        """Raises KafkaError if the log cannot be read where its high watermark is."""
+        """Raises KafkaError if the log cannot be read at its high watermark."""
         state = PartitionState(self._node_id, log.end_position, log.position_of(self._store.high_watermark_of(log)))
         return HostedPartition(topic.name, topic.topic_id, index, state, log, self._purgatory)
 

@@ -155,7 +155,7 @@ def test_retention_of_one_partition_that_fails_harms_no_other(tmp_path: Path, ca
             await until(lambda: good.log.log_start_offset > 0)
             await asyncio.sleep(4 * SOON_MS / 1000)
             (line,) = caplog.messages
-            assert line.startswith("retention failed for bad-0, and is tried again: "), "once, however often it fails"
+            assert line.startswith("retention failed for bad-0, will retry: "), "once, however often it fails"
             hosting.disk.heal()
             await until(lambda: len(bad.log.segments.all) == len(good.log.segments.all))
 
@@ -202,7 +202,7 @@ def test_files_that_cannot_be_removed_are_tried_again_keep_no_others_and_are_rep
             await until(lambda: len(list((folder / "bad-0").glob("*.deleted"))) == 1)
             await asyncio.sleep(4 * SOON_MS / 1000)
             (line,) = caplog.messages
-            assert line.startswith("removal of old segments failed for bad-0, and is tried again: ")
+            assert line.startswith("cannot remove old segments of bad-0, will retry: ")
             hosting.disk.heal()
             await until(lambda: not list((folder / "bad-0").glob("*.deleted")))
 
@@ -313,7 +313,7 @@ def test_a_chore_that_fails_says_so_and_is_tried_again(tmp_path: Path, caplog: p
             await hosting.follow(a_topic("t"))
             hosted = hosting.replicas.find_by_name(b"t", 0)
             state, hosted.state = hosted.state, cast("Any", None)
-            await until(lambda: "high watermarks: failed, and is tried again in 5 ms" in caplog.messages)
+            await until(lambda: "high watermarks failed, will retry in 5 ms" in caplog.messages)
             hosted.state = state
             await until(lambda: TopicPartition("t", 0) in hosting.offsets_in(HIGH_WATERMARKS))
 

@@ -472,7 +472,7 @@ def test_a_discarded_folder_that_cannot_be_removed_keeps_no_other_and_is_reporte
         (left,) = hosting.folders()
         assert left.startswith("bad-0.")
         (line,) = caplog.messages
-        assert line.startswith(f"removal failed for {tmp_path}/data-0/{left}, and is tried again: ")
+        assert line.startswith(f"removal failed for {tmp_path}/data-0/{left}, will retry: ")
         stop(hosting)
 
     asyncio.run(scenario())
@@ -500,7 +500,7 @@ def test_a_folder_that_takes_no_checkpoints_keeps_no_other_from_its_own_and_is_r
             await writes[checkpoint]()
         assert list(hosting.offsets_in(checkpoint, 1)) == [TopicPartition("good", 0)]
         (line,) = caplog.messages
-        assert f"failed for {tmp_path}/data-0, and is tried again" in line
+        assert f"failed for {tmp_path}/data-0, will retry" in line
         hosting.disk.heal()
         await writes[checkpoint]()
         assert list(hosting.offsets_in(checkpoint, 0)) == [TopicPartition("bad", 0)]

@@ -68,7 +68,7 @@ def test_a_truncated_log_takes_the_high_watermark_with_it() -> None:
 
 def test_acks_all_needs_the_minimum_of_in_sync_replicas() -> None:
     leader(ME, OTHER).require_in_sync(2)
-    with pytest.raises(KafkaError, match=r"1 in-sync replicas where min.insync.replicas asks for 2") as refused:
+    with pytest.raises(KafkaError, match=r"1 in-sync replicas, but min.insync.replicas requires 2") as refused:
         leader(ME).require_in_sync(2)
     assert refused.value.error is Error.NOT_ENOUGH_REPLICAS
 

@@ -1,4 +1,4 @@
-"""ApiVersions on the broker's listeners, encoded once for as long as the metadata stays as it is."""
+"""ApiVersions on the broker's listeners, encoded once for each metadata image."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ApiVersionsAnswers:
-    """The encoded answer of each version, for as long as the image stays."""
+    """The encoded answers by version, for the current image."""
 
     __slots__ = ("_bodies", "_image", "_metadata", "_publisher")
 

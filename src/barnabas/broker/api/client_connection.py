@@ -1,7 +1,7 @@
 """The connection of a client, with what handlers keep of its last requests.
 
-Consumers send the same requests again and again, but for a few bytes. What was made of the last one is kept for as long
-as its connection lives, so that the next one need not be decoded.
+Consumers repeat their requests with only a few bytes changed. So the last one is kept in decoded form for as long as
+its connection lives, and the next one need not be decoded.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class CurrentMetadata(Protocol):
 
 
 class CurrentConfig(Protocol):
-    """The broker's configuration. Some settings are dynamic, so it is another one after a change."""
+    """The broker's configuration. It is replaced when a dynamic setting changes."""
 
     @property
     def config(self) -> BrokerConfig: ...

@@ -70,7 +70,7 @@ def handles(
 ) -> Callable[[Callable[[E, Q, Caller], A]], Callable[[E, Q, Caller], A]]:
     """Registers a handler of decoded requests (`net.dispatch.Handler`). `cuts` say how a request of more than
     `whole_bytes_max` is answered in pieces (`net.large_requests`); without them, a request of many elements is refused.
-    `long_answer` names the array by which the answer to a small request may be long.
+    `long_answer` names the array that can make the answer to a small request long.
     """
 
     def register(handler: Callable[[E, Q, Caller], A]) -> Callable[[E, Q, Caller], A]:

@@ -1,9 +1,9 @@
-"""Requests that ask for much, as several that ask for little each.
+"""Large requests, decided as several small ones.
 
-The controller decides on one request at a time, and nobody hears from it meanwhile; a heartbeat must not wait for
-the creation of thousands of topics. So a large request is decided slice by slice, with room for others in between.
-Each slice is a batch of its own in the log: topics of one request stand each for itself, in the answer as in the log,
-and so do resources. What stands twice in a request, which is an error, stays together.
+The controller decides on one request at a time, and nobody hears from it meanwhile; a heartbeat must not wait for the
+creation of thousands of topics. So a large request is decided slice by slice, with room for others in between. Each
+slice is a batch of its own in the log: the topics of a request are independent of each other, in the answer as in the
+log, and so are resources. What occurs twice in a request, which is an error, stays together.
 
 A request that would write more than `MAX_RECORDS_PER_BATCH` records is refused as a whole, before anything of it is
 done.
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from barnabas.protocol.compiler.structs import Message
 
 TOPICS_PER_SLICE = 16
-"""Created, with all that their answers say of their settings: a few milliseconds' work."""
+"""To create them and describe their settings in the answer is a few milliseconds' work."""
 RESOURCES_PER_SLICE = 32
 ELEMENTS_PER_SLICE = 500
-"""Of what costs a few microseconds each."""
+"""For elements that cost a few microseconds each."""
 
 
 class Slicing(NamedTuple):
@@ -40,7 +40,7 @@ class Slicing(NamedTuple):
     array: str
     answers: str
     key: Callable[[Any], Hashable]
-    """What may stand in a request only once."""
+    """What may occur only once in a request."""
     per_slice: int
     weight: Callable[[Any], int] = lambda _: 1
     """How many elements one is worth."""
@@ -110,7 +110,7 @@ def slices(request: Message, slicing: Slicing, context: Context) -> Iterable[Mes
 
 
 def joined(responses: Sequence[Message], slicing: Slicing) -> Message:
-    """The answer to a request of those to its slices. Where a slice is refused as a whole, all is."""
+    """The answer to a request, made of those to its slices. If a slice is refused as a whole, so is the request."""
     for response in responses:
         if getattr(response, "error_code", Error.NONE):
             return response
@@ -126,7 +126,7 @@ def _deletion_slicing(request: m.DeleteTopicsRequest) -> Slicing | None:
         return None if request.topics else _DELETION_BY_NAME
     names_ids = any(topic.topic_id != ZERO_UUID for topic in request.topics)
     names_names = any(topic.name is not None for topic in request.topics)
-    # A topic that is named both ways must be seen to be.
+    # If a topic is named in both ways, that must be noticed.
     return None if names_ids and names_names else _DELETION_BY_STATE
 
 

@@ -1,7 +1,7 @@
 """The cluster as a client of one listener sees it: which brokers it can reach there, and which replicas it cannot.
 
-Metadata, DescribeCluster and DescribeTopicPartitions all answer from this. A view belongs to one registration state
-of the brokers, so it is made once per change of them, not once per request.
+Metadata, DescribeCluster and DescribeTopicPartitions all answer from this. A view belongs to one state of the brokers'
+registrations, so it is made once per change, not once per request.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = (1 << bit for bit in range(
 _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = (1 << bit for bit in range(9, 13))
 
 TOPIC_OPERATIONS = _READ | _WRITE | _CREATE | _DELETE | _ALTER | _DESCRIBE | _DESCRIBE_CONFIGS | _ALTER_CONFIGS
-"""Without an authorizer everybody may do with a topic whatever can be done with one."""
+"""Without an authorizer, everybody may do everything that can be done with a topic."""
 
 GROUP_OPERATIONS = _READ | _DELETE | _DESCRIBE | _DESCRIBE_CONFIGS | _ALTER_CONFIGS
 
@@ -42,7 +42,7 @@ CLUSTER_OPERATIONS = (
 
 
 class Node(NamedTuple):
-    """Where to reach a broker by the client's own listener."""
+    """Where a broker can be reached on the client's own listener."""
 
     id: int
     host: str
@@ -76,7 +76,8 @@ class ClusterView:
         return broker_id in self._directories
 
     def controller_id(self, node_id: int) -> int:
-        """Whom to send what is for the controller: every broker passes it on, so the one that was asked."""
+        """Where clients should send requests for the controller: to the broker they asked, since every broker forwards
+        them."""
         if self.is_alive(node_id):
             return node_id
         return min(self._directories, default=NO_CONTROLLER)
@@ -107,7 +108,7 @@ def reachable_nodes(brokers: Mapping[int, BrokerImage], listener_name: str) -> l
 
 
 def is_online(directory: Uuid, online: tuple[Uuid, ...]) -> bool:
-    """Whether a replica's folder serves. A broker that names no folders does not tell, and is believed to serve."""
+    """Whether a replica's folder is online. A broker that lists no folders does not say, and is taken to be online."""
     if directory in online or directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY):
         return True
     return directory != LOST_DIRECTORY and not online

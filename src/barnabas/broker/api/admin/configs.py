@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 CLUSTER_DEFAULT = ""
 
 DESCRIPTION_BYTES_MAX = 64
-"""The settings of a broker take milliseconds to describe, and those of a topic a third of one: so more than a few
+"""Describing the settings of a broker takes milliseconds, and those of a topic a third of one: so more than a few
 resources are described in pieces."""
 
 
@@ -123,7 +123,7 @@ def entries_of(environment: AdminEnvironment, resource: ConfigResource) -> Seque
             require_name("Client metrics subscription name", name)
             return client_metrics_entries(environment.metadata.image, resource)
         case _:
-            raise KafkaError(Error.INVALID_REQUEST, f"Resources of type {resource.type} cannot be described")
+            raise KafkaError(Error.INVALID_REQUEST, f"Unsupported resource type: {resource.type}")
 
 
 def require_topic(image: MetadataImage, name: str) -> None:
@@ -222,7 +222,7 @@ async def alter(
     refuse: Callable[[AdminEnvironment, R], None],
     forwarded: Callable[[list[R]], AlterRequest],
 ) -> list[tuple[R, KafkaError]]:
-    """Each resource with what became of it: refused here, or decided by the controller."""
+    """Each resource with its outcome: refused here, or decided by the controller."""
     refused = refuse_duplicates(resources)
     breather = Breather()
     for number, resource in enumerate(resources):
@@ -265,7 +265,7 @@ def key_of(resource: HasResource) -> ConfigResource:
 
 
 def refuse_duplicates(resources: Sequence[HasResource]) -> dict[int, KafkaError]:
-    """By their place in the request, the resources that stand there more than once."""
+    """The resources that occur more than once, by their position in the request."""
     times = Counter(map(key_of, resources))
     return {
         number: KafkaError(Error.INVALID_REQUEST, "Each resource must appear at most once.")
@@ -275,7 +275,7 @@ def refuse_duplicates(resources: Sequence[HasResource]) -> dict[int, KafkaError]
 
 
 def refuse_replacing(environment: AdminEnvironment, resource: Replacement) -> None:
-    """Raises what this broker has against replacing a resource's settings by these."""
+    """Raises KafkaError if this broker cannot accept these as the new settings of a resource."""
     require_single_keys(entry.name for entry in resource.configs)
     require_values(entry.name for entry in resource.configs if entry.value is None)
     require_known_type(resource.resource_type)
@@ -285,7 +285,7 @@ def refuse_replacing(environment: AdminEnvironment, resource: Replacement) -> No
 
 
 def refuse_changing(environment: AdminEnvironment, resource: Changes) -> None:
-    """Raises what this broker has against these changes of a resource's settings."""
+    """Raises KafkaError if this broker cannot accept these changes to a resource's settings."""
     require_single_keys(entry.name for entry in resource.configs)
     require_values(
         entry.name
@@ -317,7 +317,7 @@ def require_known_type(resource_type: int) -> None:
 
 
 def apply_operation(settings: dict[str, str], entry: m.IncrementalAlterConfigsRequest.AlterableConfig) -> None:
-    """One change of broker settings, as the controller will make it, to see what would come of it."""
+    """Makes one change to broker settings as the controller will, so that the result can be checked."""
     name, value = entry.name, entry.value or ""
     match entry.config_operation:
         case ConfigOperation.SET:
@@ -342,7 +342,7 @@ def current_list(settings: dict[str, str], name: str, operation: ConfigOperation
 
 
 def check_broker_settings(environment: AdminEnvironment, name: str, settings: dict[str, str]) -> None:
-    """Refuses what is for another broker, or what this one could not apply."""
+    """Refuses settings that are meant for another broker, or that this one could not apply."""
     scope = ConfigSource.DYNAMIC_DEFAULT_BROKER
     if name != CLUSTER_DEFAULT:
         scope = ConfigSource.DYNAMIC_BROKER

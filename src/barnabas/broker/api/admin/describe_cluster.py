@@ -1,4 +1,4 @@
-"""DescribeCluster: the cluster's id, its brokers, and whom to send what is for the controller.
+"""DescribeCluster: the cluster's id, its brokers, and where to send requests for the controller.
 
 v1 says whether brokers or controllers are meant · v2 lists fenced brokers too, when asked
 """
@@ -28,7 +28,8 @@ def describe_cluster(
     if request.endpoint_type == CONTROLLERS:
         return m.DescribeClusterResponse(
             error_code=Error.MISMATCHED_ENDPOINT_TYPE,
-            error_message="The request asks a broker for controllers: send it to a controller listener.",
+            error_message="The request was sent to an endpoint of type BROKER, "
+            "but we wanted an endpoint of type CONTROLLER",
         )
     if request.endpoint_type != BROKERS:
         return m.DescribeClusterResponse(

@@ -1,7 +1,7 @@
-"""Requests that the controller decides, passed on by the broker that got them.
+"""Requests that the controller decides, forwarded by the broker that received them.
 
-The controller answers when its decision is committed. The broker then waits until it has followed, so that a client
-which has its answer finds its effect here: the topic can be produced to, the setting is described.
+The controller answers when its decision is committed. The broker then waits until it has caught up, so that a client
+that has its answer sees the effect here: the topic can be produced to, the setting is described.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ DECIDED_AS_A_WHOLE = as_a_whole(CHANGES_MAX, refuse_too_many)
 
 
 async def forward(environment: AdminEnvironment, request: Message) -> Any:
-    """The controller's response, when this broker's partitions and settings are as it says."""
+    """The controller's response, once it has taken effect on this broker."""
     response = await environment.channel.send(request)
     await environment.metadata.settled()
     return response
 
 
 async def forward_within(environment: AdminEnvironment, request: Message, timeout_ms: int) -> Any:
-    """As `forward`, or REQUEST_TIMED_OUT for everything that is asked for. Without any time nothing is asked."""
+    """As `forward`, or REQUEST_TIMED_OUT for everything in the request. Without any time, the controller is not
+    asked."""
     try:
         if timeout_ms <= 0:
             raise TimeoutError

@@ -1,7 +1,7 @@
 """Metadata: the brokers of the cluster, by the caller's own listener, and the partitions of topics.
 
-A topic that does not exist is answered UNKNOWN_TOPIC_OR_PARTITION, also while it is being created because somebody
-asked for it: clients ask again.
+A topic that does not exist is answered with UNKNOWN_TOPIC_OR_PARTITION, even while it is being created because somebody
+asked for it: clients retry.
 
 v1 asks for all topics with null, and for none with an empty list · v4 may forbid creating topics · v5 lists offline
 replicas · v7 gives leader epochs · v8 asks for permitted operations, the cluster's up to v10 · v9 is flexible ·
@@ -45,7 +45,7 @@ async def metadata_of_many(
     request: LargeRequest,
     caller: Caller,
 ) -> Any:
-    """The same as `metadata`, in pieces: all of them by one image, and each topic once."""
+    """The same as `metadata`, in pieces: all from one image, and each topic once."""
     version, image = caller.api_version, environment.metadata.image
     is_accepted, names_ids = True, False
 
@@ -73,7 +73,7 @@ async def metadata_of_many(
         await request.add_encoded([await encoder.topics(image, found)], len(found))
         await request.add(refused)
         if len(seen) > IN_FLIGHT_MAX:
-            # So many are created at a time, and not one batch of them after the other for the same request.
+            # This is how many are created at a time: one request does not start one round of creations after another.
             asked.allow_auto_topic_creation = False
     await request.forget(seen)
     return encoder.around_topics(image, environment.node_id, cluster_operations(asked))
@@ -142,7 +142,7 @@ def refuse(request: m.MetadataRequest, version: int) -> m.MetadataResponse:
 def find_by_name(
     environment: AdminEnvironment, image: MetadataImage, request: m.MetadataRequest, seen: set[str | Uuid]
 ) -> tuple[list[TopicImage], list[ResponseTopic]]:
-    """The topics asked for that exist, and an answer for each of the others. What was seen before is left out."""
+    """The requested topics that exist, and an answer for each of the others. Topics in `seen` are left out."""
     found: list[TopicImage] = []
     missing: list[str] = []
     for asked in request.topics or ():
@@ -166,7 +166,7 @@ def find_by_id(
     request: m.MetadataRequest,
     seen: set[str | Uuid],
 ) -> tuple[list[TopicImage], list[ResponseTopic]]:
-    """The same by ids: where any is given, names do not count."""
+    """The same by id: if any id is given, names are ignored."""
     found: list[TopicImage] = []
     unknown: list[ResponseTopic] = []
     for asked in request.topics or ():

@@ -36,7 +36,7 @@ SLICE_UNITS = 128
 """Partitions encoded, or topics passed, between two turns of the event loop: less than a millisecond."""
 
 FORMS_MAX = 16
-"""Forms of answers that are kept. Clients of one cluster use a few; the least recently used one goes."""
+"""Forms of answers that are kept. Clients of one cluster use a few; the least recently used one is dropped."""
 
 STALE_FRAGMENTS_MAX = 1024
 """Fragments of topics that are gone, before they are swept out."""
@@ -112,7 +112,8 @@ class AnswerEncoder:
         self._write_partition = codec.writer(m.MetadataResponse.MetadataResponsePartition, form.version)
         self._fragments = Fragments(ClusterView({}, form.listener_name))
         self._lock = asyncio.Lock()
-        """Held while much is encoded, so that a crowd that asks for the same waits for one to do it."""
+        """Held while much is encoded, so that many clients that ask for the same wait for one of them to have it
+        encoded."""
 
     async def all_topics(self, image: MetadataImage) -> bytes:
         """The encoded topics of an image, without their count."""
@@ -191,7 +192,7 @@ class AnswerEncoder:
 
     def _fragments_for(self, image: MetadataImage) -> Fragments:
         if self._fragments.view.brokers is not image.brokers and self._fragments.view.brokers != image.brokers:
-            # Encoders that are at work go on with the old ones, which then go with them.
+            # Encoding in progress goes on with the old fragments, which are dropped when it is done.
             self._fragments = Fragments(ClusterView(image.brokers, self._form.listener_name))
         return self._fragments
 
@@ -255,7 +256,7 @@ class AnswerEncoder:
         return bytes(out)
 
     def _split(self, encoded: bytes, tail_bytes: int) -> tuple[bytes, bytes]:
-        """What stands before and after the array that `encoded` has empty."""
+        """The bytes before and after the array, which is empty in `encoded`."""
         tail_start = len(encoded) - tail_bytes
         array_start = tail_start - (1 if self._form.version >= FIRST_FLEXIBLE_VERSION else _COUNT.size)
         return encoded[:array_start], encoded[tail_start:]
@@ -269,7 +270,7 @@ def describe_partition(
     if version < FIRST_VERSION_WITH_LISTENER_ERRORS and error is Error.LISTENER_NOT_FOUND:
         error = Error.LEADER_NOT_AVAILABLE
     if version < FIRST_VERSION_WITH_UNREACHABLE_REPLICAS:
-        # The oldest clients know no other replicas than those they can reach.
+        # The oldest clients are only told about replicas that they can reach.
         replicas = tuple(filter(view.is_alive, replicas))
         isr = tuple(filter(view.is_alive, isr))
         if error is Error.NONE and (len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr)):

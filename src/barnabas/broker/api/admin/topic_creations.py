@@ -1,7 +1,7 @@
-"""Topics that come into being because somebody asked for them (`auto.create.topics.enable`).
+"""Topics that are created because somebody asked for them (`auto.create.topics.enable`).
 
-The controller is asked in the background; the client that asked is told that the topic is unknown, and asks again.
-A name that is being created is not requested twice, however many clients ask for it meanwhile.
+The controller is asked in the background; the client is told that the topic is unknown, and retries. A topic that is
+being created is not requested twice, however many clients ask for it in the meantime.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("barnabas.topics")
 
 IN_FLIGHT_MAX = 1_000
-"""Topics being created at a time. A name beyond that is left alone: its client asks again."""
+"""Topics being created at a time. Beyond that, no creation is started: the client retries."""
 
 CREATION_TIMEOUT_MS = 30_000
 
@@ -41,7 +41,7 @@ class TopicCreations:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, names: Iterable[str]) -> None:
-        """Has the controller create these topics, except those that it is about to create already."""
+        """Has the controller create these topics, except those that it is already creating."""
         wanted = [name for name in names if name not in self._in_flight][: IN_FLIGHT_MAX - len(self._in_flight)]
         if not wanted:
             return
@@ -71,7 +71,8 @@ class TopicCreations:
 
 
 def creatable_topic(name: str, config: BrokerConfig) -> CreatableTopic:
-    """The topic as it is made when nobody says how: by `num.partitions`, and internal ones by settings of their own."""
+    """A topic with the defaults of the broker: `num.partitions` and so on, or for internal topics settings of their
+    own."""
     match name:
         case "__consumer_offsets":
             partition_count = config.offsets_topic_num_partitions

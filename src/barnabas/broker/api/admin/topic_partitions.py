@@ -1,6 +1,6 @@
 """DescribeTopicPartitions: the partitions of topics, in pages.
 
-Topics come in the order of their names. A page ends after the asked number of partitions, or after
+Topics come in the order of their names. A page ends after the requested number of partitions, or after
 `max.request.partition.size.limit` of them, with a cursor that says where the next one begins. Replicas that may lead
 although they are out of sync are listed too, which Metadata does not do.
 
@@ -114,7 +114,7 @@ async def describe_page(
 
 
 def is_cursor_valid(request: m.DescribeTopicPartitionsRequest) -> bool:
-    """A cursor stands on a topic that is asked for, where any are named."""
+    """A cursor must be on one of the named topics, if any are named."""
     cursor = request.cursor
     if cursor is None:
         return True
@@ -167,7 +167,7 @@ async def describe_topic(view: ClusterView, topic: TopicImage, indexes: range) -
 
 
 def describe_partition(view: ClusterView, index: int, partition: PartitionImage) -> ResponsePartition:
-    """Without an error: that there is no leader says enough."""
+    """Never with an error code: the missing leader says enough."""
     _, leader = view.leader_of(partition)
     return m.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition(
         partition_index=index,

@@ -1,7 +1,7 @@
-"""CreateTopics, DeleteTopics, CreatePartitions: decided by the controller, answered when this broker has followed.
+"""CreateTopics, DeleteTopics, CreatePartitions: decided by the controller, answered once this broker has caught up.
 
 Once a client has its answer, the topic can be produced to, or is gone, on the broker that it asked: no client has to
-guess how long metadata travels.
+guess how long metadata takes to arrive.
 
 CreateTopics: v4 takes the broker's defaults for -1 · v5 is flexible and answers partition counts and settings ·
 v7 answers topic ids

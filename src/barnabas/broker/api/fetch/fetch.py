@@ -1,7 +1,7 @@
 """Fetch: records of some partitions from given offsets on, as ranges of segment files.
 
 A consumer that is up to date sends the same request again and again. So its connection keeps the last one as a
-`StandingFetch`, with partitions looked up and limits noted: the same bytes under the same metadata are not read
+`StandingFetch`, with partitions looked up and limits noted: the same bytes under the same metadata are not decoded
 twice. One with nothing to deliver is parked until a partition grows or its time is up.
 
 In a session a request is a `SessionFetch`: it visits only the partitions that have changed (`fetch_sessions`), however
@@ -162,8 +162,8 @@ class SessionFetch(Fetch):
 
 
 class StandingFetch(Fetch):
-    """A request that names all its partitions. It serves for every later request of the same bytes, unless the first
-    still waits for its answer."""
+    """A request that names all its partitions. It is reused for every later request with the same bytes, unless it is
+    still waiting for its answer."""
 
     __slots__ = (
         "_by_key",
@@ -192,7 +192,7 @@ class StandingFetch(Fetch):
         self._opens_session = request.session_epoch == INITIAL_EPOCH
         self._generation = environment.replicas.generation
         self.body = body
-        """Everything behind the correlation id: client id, tags, request. Empty if it does not serve again."""
+        """Everything after the correlation id: client id, tags, request. Empty if it is not to be reused."""
         self.topics = group_by_topic(entries)
         self.entries = [entry for _, neighbours in self.topics for entry in neighbours]
         self.watchers: list[Watchers] = [entry.hosted.watchers for entry in self.entries if entry.hosted]
@@ -220,7 +220,7 @@ class StandingFetch(Fetch):
             self._answer(reads)
 
     def has_news(self) -> bool:
-        """Whether looking at the partitions may show more than that their reader is up to date."""
+        """Whether reading the partitions could find anything else than that their reader is up to date."""
         for entry in self.entries:
             hosted = entry.hosted
             if hosted is None:

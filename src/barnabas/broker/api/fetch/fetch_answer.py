@@ -61,10 +61,10 @@ class PartitionRead:
         self.last_stable_offset = -1
         self.log_start_offset = -1
         self.aborted: list[AbortedTxn] | None = None
-        """Only a reader of committed data is told."""
+        """Only for readers of committed data."""
         self.records: FileRange | None = None
         self.is_behind = False
-        """Whether there is something to read from where the reader is, whether it was read or not."""
+        """Whether there are records after the reader's position, even if none were read."""
         self.is_cold = False
         self.diverging: tuple[int, int] | None = None
 
@@ -136,7 +136,7 @@ def _write_answer(writer: PartsWriter, version: int, topics: TopicReads, session
 
 
 def encode_session_error(version: int, correlation_id: int, error: Error, session_id: int = 0) -> bytes:
-    """An answer without topics: the session that the client speaks of does not exist, or is not where it believes."""
+    """An answer without topics: the session that the client names does not exist, or is in another epoch."""
     is_flexible = version >= FIRST_FLEXIBLE_VERSION
     body = (b"\0" if is_flexible else b"") + b"\0\0\0\0" + _I16.pack(error) + _I32.pack(session_id)
     body += b"\x01\0" if is_flexible else b"\0\0\0\0"
@@ -146,8 +146,8 @@ def encode_session_error(version: int, correlation_id: int, error: Error, sessio
 def encode_failure(version: int, correlation_id: int, request: m.FetchRequest, error: Error) -> bytes:
     """The answer to a request that failed as a whole.
 
-    As long as topics go by name it says so of each partition too, as often as it was named: the oldest versions have
-    no other place for it.
+    In versions that name topics by name, the error is repeated for each partition, as often as it was named: the oldest
+    versions have no other place for it.
     """
     response = m.FetchResponse(error_code=error, session_id=request.session_id)
     if version < FIRST_VERSION_WITH_TOPIC_IDS:

@@ -56,7 +56,7 @@ class FetchEntry:
 
     @property
     def has_to_be_found(self) -> bool:
-        """Whether the partition was not here, or is not here any more: looking it up may find another."""
+        """Whether the partition was not found, or is no longer hosted here: looking it up again may find one."""
         return self.hosted is None or self.hosted.is_removed
 
     def find(self, replicas: ReplicaManager, version: int) -> None:
@@ -81,7 +81,7 @@ def topic_key(name: str, topic_id: Uuid, version: int) -> TopicKey:
 
 
 def look_up(replicas: ReplicaManager, request: m.FetchRequest, version: int) -> Entries:
-    """The partitions that a request names. Of one that is named twice the last mention counts, in the place of the
+    """The partitions that a request names. If one is named twice, the last mention counts, in the position of the
     first."""
     entries: Entries = {}
     for topic in request.topics:
@@ -93,8 +93,8 @@ def look_up(replicas: ReplicaManager, request: m.FetchRequest, version: int) -> 
 
 
 def group_by_topic(entries: Entries) -> TopicEntries:
-    """Neighbours of one topic come together, and partitions that do not exist last. The order stays otherwise, for it
-    is the one in which limits are used up."""
+    """Consecutive partitions of one topic are grouped, and partitions that do not exist come last. Otherwise the order
+    is kept, because limits are used up in that order."""
     known = [(key, entry) for key, entry in entries.items() if not entry.is_unknown]
     if len(known) < len(entries):
         known += [(key, entry) for key, entry in entries.items() if entry.is_unknown]

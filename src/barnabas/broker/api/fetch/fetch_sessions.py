@@ -1,13 +1,13 @@
-"""Fetch sessions: what a reader has said once it need not say again, and is not told again.
+"""Fetch sessions: a reader need not repeat what it has asked for, and is not told again what it knows.
 
-A full fetch with session epoch 0 opens a session, and its answer carries the session's id. From then on a request
-names only the partitions that are new, changed or no longer wanted, and an answer only those with records, an error,
-or a high watermark or log start that the reader has not been told. Each request has the next epoch: one that was lost
-or came twice is noticed, and the reader begins anew with a full fetch.
+A full fetch with session epoch 0 opens a session, and its answer carries the session's id. From then on a request names
+only the partitions that are new, changed or no longer wanted, and an answer only those with records, an error, or a
+high watermark or log start that the reader has not been told. Each request has the next epoch, so that one that was
+lost or repeated is noticed, and the reader starts over with a full fetch.
 
-Sessions are few (`max.incremental.fetch.session.cache.slots`). When there is no room, a new one takes the place of one
-that has not been used for long, or of one that is old and has fewer partitions; else its reader goes on with full
-fetches.
+The number of sessions is limited (`max.incremental.fetch.session.cache.slots`). When there is no room, a new one
+replaces one that has not been used for long, or one that is old and has fewer partitions; otherwise its reader goes on
+with full fetches.
 """
 
 from __future__ import annotations
@@ -68,16 +68,16 @@ class FetchSession:
         self.id = session_id
         self.entries: Entries = {}
         self.watchers: Watchers = {}
-        """The request of this session that waits, if one does."""
+        """The request of this session that waits, if any."""
         self.uses_topic_ids = uses_topic_ids
         self.created_ms = self.last_used_ms = now_ms
         self.epoch = 1
-        """That of the next request."""
+        """The epoch of the next request."""
         self._marked: dict[FetchEntry, None] = {}
         """In the order in which they use up the limits of a request."""
         self._purgatory = purgatory
         self._generation = generation
-        """Of the replica manager, when entries without a partition were last looked up."""
+        """The generation of the replica manager when entries without a partition were last looked up."""
         for key, entry in entries.items():
             self._put(key, entry)
 
@@ -137,7 +137,7 @@ class FetchSession:
         return told
 
     def close(self) -> None:
-        """Follows no partition any more."""
+        """Stops following its partitions."""
         for entry in self.entries.values():
             self._remove(entry)
 
@@ -224,7 +224,7 @@ class FetchSessions:
             return Error.INVALID_FETCH_SESSION_EPOCH
         if session.uses_topic_ids != (version >= FIRST_VERSION_WITH_TOPIC_IDS):
             return Error.FETCH_SESSION_TOPIC_ID_ERROR
-        # The least recently used is the first: who is used goes to the end.
+        # The first is the least recently used: a session that is used moves to the end.
         self._by_id[session.id] = self._by_id.pop(session.id)
         session.last_used_ms = now_ms
         session.epoch = session.epoch + 1 if session.epoch < EPOCH_MAX else 1
@@ -245,7 +245,7 @@ class FetchSessions:
 
 
 def tell(entry: FetchEntry, read: PartitionRead) -> bool:
-    """Notes what a reader is told of a partition. False when it knows that already."""
+    """Notes what a reader is told about a partition. False if it knows that already."""
     is_new = (
         read.records is not None
         or read.error != Error.NONE
@@ -253,7 +253,7 @@ def tell(entry: FetchEntry, read: PartitionRead) -> bool:
         or read.high_watermark != entry.told_high_watermark
         or read.log_start_offset != entry.told_log_start
     )
-    # After an error the partition is told of again, even if it is as it was before.
+    # After an error the partition is reported again, even if it is as it was before.
     entry.told_high_watermark = NOT_TOLD if read.error else read.high_watermark
     entry.told_log_start = read.log_start_offset
     return is_new

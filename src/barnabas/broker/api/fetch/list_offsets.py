@@ -47,7 +47,7 @@ FIRST_VERSION_OF: Mapping[int, int] = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-"""What a negative timestamp asks for, and the version from which on it may."""
+"""The negative timestamps that have a meaning, and the first version that may use each."""
 
 FIRST_VERSION_WITH_LEADER_EPOCH = 4
 CONSUMER = -1
@@ -73,7 +73,7 @@ NOWHERE = Place()
 async def list_offsets(
     environment: FetchEnvironment, request: m.ListOffsetsRequest, caller: Caller
 ) -> m.ListOffsetsResponse:
-    """An isolation level that does not exist fails every partition, as often as it is named."""
+    """An unknown isolation level fails every partition, as often as it is named."""
     if request.isolation_level not in ISOLATION_LEVELS:
         return m.ListOffsetsResponse(
             topics=[refuse_topic(topic, Error.UNKNOWN_SERVER_ERROR) for topic in request.topics]
@@ -151,7 +151,7 @@ def find_led_here(replicas: ReplicaManager, topic: bytes, asked: RequestPartitio
     hosted.require_leader()
     error = hosted.state.check_reader_epoch(asked.current_leader_epoch)
     if error is not Error.NONE:
-        raise KafkaError(error, f"{hosted} is not in the leader epoch that the reader believes in")
+        raise KafkaError(error, f"{hosted} is not in the leader epoch that the reader assumes")
     return hosted
 
 
@@ -178,7 +178,7 @@ def earliest(hosted: HostedPartition, end_offset: int) -> Place:  # noqa: ARG001
 
 
 def in_remote_storage(hosted: HostedPartition, end_offset: int) -> Place:  # noqa: ARG001
-    """Nothing is, without tiered storage, and nothing waits to be uploaded."""
+    """Always nowhere: without tiered storage, nothing is there, and nothing waits to be uploaded."""
     return NOWHERE
 
 

@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch: where a leader epoch ended, so that a reader notices that its log was cut behind it.
+"""OffsetForLeaderEpoch: where a leader epoch ended, so that a reader notices that the log was truncated.
 
-v2 is fenced by the leader epoch that the reader believes in · v3 names a follower · v4 is flexible
+v2 is fenced by the leader epoch that the reader assumes · v3 names a follower · v4 is flexible
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: being a member of a classic group.
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: membership in a classic group.
 
 A join is answered when all members have joined, and a sync when the leader has assigned, which may take a while; the
 rules are in `groups/classic`.
@@ -6,7 +6,7 @@ rules are in `groups/classic`.
 JoinGroup: v1 has a rebalance timeout of its own · v4 makes a member ask twice, the second time with the id it was
 given · v5 knows static members · v6 is flexible · v7 names the protocol's type · v8 gives a reason · v9 may skip the
 assignment
-SyncGroup: v3 knows static members · v4 is flexible · v5 names the protocol, and must
+SyncGroup: v3 knows static members · v4 is flexible · v5 must name the protocol
 Heartbeat: v3 knows static members · v4 is flexible
 LeaveGroup: v3 lets several leave at once · v4 is flexible · v5 gives a reason
 """
@@ -36,7 +36,7 @@ SYNC_WITH_PROTOCOL = 5
 LEAVE_WITH_MANY_MEMBERS = 3
 
 MEMBER_ID_BYTES_MAX = (1 << 15) - 1
-"""What a string can hold. A client id or instance id of nearly that length leaves no room for a UUID behind it."""
+"""What a string can hold. A client id or instance id of nearly that length leaves no room for a UUID after it."""
 
 
 @handles(ApiKey.JOIN_GROUP, GroupEnvironment, versions=(0, 9))
@@ -63,7 +63,7 @@ def join_group(
 
 
 def client_of(request: m.JoinGroupRequest, caller: Caller, random: Random) -> ClientInfo:
-    """Kafka writes addresses with a slash before them, and so do tools that show them."""
+    """Kafka puts a slash in front of addresses, and tools expect it."""
     client_id = caller.client_id or ""
     unique = uuid.UUID(bytes=random.uuid(), version=4)
     name = client_id if request.group_instance_id is None else request.group_instance_id
@@ -92,7 +92,7 @@ def heartbeat(
     request: m.HeartbeatRequest,
     caller: Caller,  # noqa: ARG001 (every handler takes it)
 ) -> Pending[m.HeartbeatResponse]:
-    """While the group is being loaded every member is believed to be one: its session begins anew anyway."""
+    """While the group is being loaded, every heartbeat is accepted: sessions start anew afterwards anyway."""
     if not request.group_id:
         return answered(m.HeartbeatResponse(error_code=Error.INVALID_GROUP_ID))
     return step_in_group(

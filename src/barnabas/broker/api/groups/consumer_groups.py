@@ -1,7 +1,7 @@
-"""ConsumerGroupHeartbeat, ConsumerGroupDescribe: groups whose assignment the broker makes (KIP-848).
+"""ConsumerGroupHeartbeat, ConsumerGroupDescribe: groups that are assigned by the broker (KIP-848).
 
-A member joins, lives and leaves by one request, whose rules are in `groups/consumer/heartbeat`. Both APIs are refused
-where `group.coordinator.rebalance.protocols` or the cluster's `group.version` leaves the protocol out.
+A member joins, stays and leaves with the same request, whose rules are in `groups/consumer/heartbeat`. Both APIs are
+refused if `group.coordinator.rebalance.protocols` or the cluster's `group.version` does not enable the protocol.
 
 ConsumerGroupHeartbeat: v1 subscribes by regular expression, and members make up their own ids
 ConsumerGroupDescribe: v1 tells which protocol a member speaks
@@ -78,8 +78,8 @@ def beat(
 
 
 def leave(groups: GroupCoordinator, group_id: str, member_id: str, client: ClientInfo) -> None:
-    """For a client that went away before its join was answered. It has no epoch to leave with, and would be a member
-    until its session ends. A static member may come back, and stays."""
+    """For a client that went away before its join was answered. It has no epoch to leave with, and would stay a member
+    until its session expires. A static member may come back, so it is kept."""
     beat(
         groups,
         m.ConsumerGroupHeartbeatRequest(group_id=group_id, member_id=member_id, member_epoch=LEAVE_EPOCH),

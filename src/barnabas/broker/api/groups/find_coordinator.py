@@ -1,10 +1,11 @@
 """FindCoordinator: which broker looks after a group, a transactional id or a share partition.
 
 A group is looked after by the leader of its partition of `__consumer_offsets`, a transactional id by that of its
-partition of `__transaction_state`. Such a topic is created when somebody first asks for what is in it; until it is
-there the answer is COORDINATOR_NOT_AVAILABLE, and clients try again.
+partition of `__transaction_state`. These topics are created when they are first needed; until then the answer is
+COORDINATOR_NOT_AVAILABLE, and clients retry.
 
-There are no coordinators of share groups yet: every key that could have one is answered COORDINATOR_NOT_AVAILABLE, too.
+There are no coordinators of share groups yet: every key that could have one is answered with COORDINATOR_NOT_AVAILABLE,
+too.
 
 v1 asks for transactional ids · v3 is flexible · v4 asks for many keys at once · v6 asks for share partitions
 """
@@ -33,9 +34,9 @@ FIRST_VERSION_WITH_SHARE_KEYS = 6
 _MESSAGES: Mapping[Error, str] = {
     Error.NONE: "NONE",
     Error.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
-    Error.INVALID_REQUEST: "No coordinator looks after keys of this type, or this version cannot ask for it.",
+    Error.INVALID_REQUEST: "There are no coordinators for keys of this type, or not in this version of the request.",
 }
-"""What an answer of before v4 says beside its error code, also where there is none."""
+"""The error message of answers before v4, which is there even if there is no error."""
 
 
 class KeyType(IntEnum):
@@ -48,7 +49,7 @@ _TOPICS: Mapping[int, str] = {KeyType.GROUP: OFFSETS_TOPIC, KeyType.TRANSACTION:
 
 
 class Found(NamedTuple):
-    """A coordinator by the caller's own listener; the defaults say that there is none."""
+    """A coordinator and its address on the caller's own listener; the defaults say that there is none."""
 
     error: Error
     node_id: int = -1

@@ -1,11 +1,11 @@
 """ListGroups, DescribeGroups, DeleteGroups, and the descriptions of share and streams groups, of which there are none.
 
 A request may name groups of several partitions: each partition is asked for its own, and one that cannot answer fails
-its groups only. ListGroups fails as a whole while one of the node's partitions is being loaded.
+only its own groups. ListGroups fails as a whole while one of the node's partitions is being loaded.
 
 ListGroups: v3 is flexible · v4 filters by state and answers it · v5 does the same with types
 DescribeGroups: v3 may ask for permitted operations · v4 shows static members · v5 is flexible · v6 has an error for a
-group that does not exist, which before is "Dead"
+group that does not exist, which is described as "Dead" before
 DeleteGroups: v2 is flexible
 """
 
@@ -59,7 +59,8 @@ async def list_groups(
 
 
 def narrowed(names: Iterable[str], known: frozenset[str]) -> list[str]:
-    """The names of a filter that can match anything; of others one is enough to say that nothing does."""
+    """The names of a filter that can match something. If there are none, one of the others is kept, so that nothing
+    matches."""
     asked = set(names)
     return list(asked & known) or list(asked)[:1]
 
@@ -144,7 +145,7 @@ async def delete_in_one_partition(groups: GroupCoordinator, group_ids: list[str]
 
 
 def by_partition(groups: GroupCoordinator, group_ids: Iterable[str]) -> list[list[str]]:
-    """The groups of each partition together, so that it is asked once."""
+    """The groups by partition, so that each partition is asked once."""
     by_partition: dict[int, list[str]] = {}
     for group_id in group_ids:
         by_partition.setdefault(groups.partition_of(group_id), []).append(group_id)
@@ -193,7 +194,7 @@ async def streams_group_describe(
 async def refuse_all(
     groups: GroupCoordinator, group_ids: Iterable[str], kind: str, described: Callable[..., NewerDescription]
 ) -> list[NewerDescription]:
-    """Admin clients try this first, and take these answers for a reason to ask for a classic group."""
+    """Admin clients try this first, and fall back to describing a classic group after these answers."""
     answers = []
     for group_id in group_ids:
         error, message = await refusal(groups, group_id, kind)

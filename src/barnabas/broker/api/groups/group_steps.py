@@ -23,7 +23,7 @@ def step_in_group(
     response: Callable[..., R],
     finish: Callable[[R], R] | None = None,
 ) -> Pending[R]:
-    """The answer of the step, or one that holds nothing but why there is none."""
+    """The answer of the step, or one that has nothing but the error."""
     answer = Pending(lambda error: response(error_code=error), finish)
     groups.begin_step(group_id, step, answer)
     return answer

@@ -1,10 +1,10 @@
-"""OffsetCommit: how far a group has read, as one of its members says, or somebody in its name.
+"""OffsetCommit: how far a group has read, as reported by one of its members or by somebody else.
 
-Offsets of topics and partitions that do not exist are refused here; what the group says to the others is in
-`groups/shard`. A consumer that commits the same partitions as before is known by its bytes (`standing_commits`).
+Offsets of topics and partitions that do not exist are refused here; how the group answers the others is in
+`groups/group_shard`. A commit of the same partitions as before is recognised by its bytes (`standing_commits`).
 
-v2 to v4 may say how long the offset is kept · v6 has the leader epoch · v7 knows static members · v8 is flexible ·
-v9 may come from a member of the newer kind · v10 names topics by id
+v2 to v4 may say how long the offset is kept · v6 has the leader epoch · v7 knows static members · v8 is flexible · v9
+may come from a member of a KIP-848 group · v10 names topics by id
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def begin_commit(
     version: int,
     finish: Callable[[m.OffsetCommitResponse], Any] | None = None,
 ) -> Pending[Any]:
-    """Commits offsets of partitions that exist. `finish` puts the last touch to the answer."""
+    """Commits offsets of partitions that exist. `finish` completes the answer."""
     if not request.topics:
         nothing = m.OffsetCommitResponse()
         return answered(nothing if finish is None else finish(nothing))
@@ -105,7 +105,7 @@ def beside_refused(refused: list[CommitTopicAnswer], response: m.OffsetCommitRes
 def split_commit(
     topics: TopicsImage, request: m.OffsetCommitRequest, version: int
 ) -> tuple[list[CommitTopicAnswer], list[CommitTopic]]:
-    """The answers for what does not exist, and what does, each topic with its name and its id."""
+    """The answers for what does not exist, and what does exist, each topic with its name and its id."""
     refused: list[CommitTopicAnswer] = []
     known: list[CommitTopic] = []
     for asked in request.topics:
@@ -146,7 +146,7 @@ def refuse_commit(topic: CommitTopic, error: Error) -> CommitTopicAnswer:
 
 
 class TopicAnswer(Protocol):
-    """A topic of the answer to a commit, be it in a transaction or not."""
+    """A topic in the answer to a commit, whether in a transaction or not."""
 
     partitions: list[Any]
 
@@ -155,7 +155,7 @@ A = TypeVar("A", bound=TopicAnswer)
 
 
 def merge_answers(first: list[A], second: list[A], topic_of: Callable[[A], Hashable]) -> list[A]:
-    """One entry for each topic, in the order in which they first come."""
+    """One entry for each topic, in the order in which they first occur."""
     by_topic = {topic_of(answer): answer for answer in first}
     for answer in second:
         before = by_topic.setdefault(topic_of(answer), answer)

@@ -1,7 +1,8 @@
-"""OffsetFetch, OffsetDelete: how far a group has read. OffsetCommit is in `offset_commits`.
+"""OffsetFetch, OffsetDelete: how far a group has read. OffsetCommit is in `offset_commit`.
 
-Offsets of topics and partitions that do not exist are refused here; what the group has is in `groups/shard`. The empty
-group id is one like any other, except that OffsetDelete refuses it: old consumers without a group commit under it.
+Offsets of topics and partitions that do not exist are refused here; what the group has is in `groups/group_shard`. The
+empty group id is a group id like any other, except that OffsetDelete refuses it: old consumers without a group commit
+under it.
 
 OffsetFetch: v2 asks for all topics with null, and has an error for the whole answer · v5 answers leader epochs ·
 v6 is flexible · v7 may ask for offsets that no open transaction can change · v8 asks for many groups · v9 names the
@@ -75,7 +76,7 @@ async def offset_fetch(
 
 
 def only_group(request: m.OffsetFetchRequest) -> FetchGroup:
-    """What a request of before v8 asks for, in today's form."""
+    """What a request before v8 asks for, in the current form."""
     topics = (
         None
         if request.topics is None
@@ -136,7 +137,7 @@ def name_topics(topics: TopicsImage, asked: list[FetchTopic]) -> tuple[list[Fetc
 
 
 def topics_with_id(topics: TopicsImage, answers: list[FetchTopicAnswer]) -> list[FetchTopicAnswer]:
-    """A client that knows topics by their ids is not told of offsets whose topic is gone."""
+    """A client that knows topics by their ids is not told about offsets whose topic is gone."""
     for answer in answers:
         if answer.topic_id == ZERO_UUID and (topic := topics.get(answer.name)) is not None:
             answer.topic_id = topic.topic_id
@@ -146,7 +147,7 @@ def topics_with_id(topics: TopicsImage, answers: list[FetchTopicAnswer]) -> list
 def refuse_fetch(asked: FetchGroup, error: Error, version: int) -> FetchGroupAnswer:
     """For the whole group; in v1, which has no place for that, for each partition.
 
-    Consumers of before Kafka 3.9 do not try again after COORDINATOR_NOT_AVAILABLE, but look for the coordinator."""
+    Consumers before Kafka 3.9 fail on COORDINATOR_NOT_AVAILABLE; on NOT_COORDINATOR they look for the coordinator."""
     if error is Error.COORDINATOR_NOT_AVAILABLE:
         error = Error.NOT_COORDINATOR
     if version >= FETCH_WITH_ANSWER_ERROR:
@@ -183,7 +184,7 @@ async def offset_delete(
     request: m.OffsetDeleteRequest,
     caller: Caller,  # noqa: ARG001 (every handler takes it)
 ) -> m.OffsetDeleteResponse:
-    """An error of the whole group goes before errors of single partitions."""
+    """An error of the whole group takes precedence over errors of single partitions."""
     if not request.group_id:
         return m.OffsetDeleteResponse(error_code=Error.INVALID_GROUP_ID)
     refused, request.topics = split_deletion(environment.metadata.image.topics, request)

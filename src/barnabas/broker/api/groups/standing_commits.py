@@ -1,9 +1,9 @@
-"""Commits that repeat the one before in all but the offsets, known by their bytes instead of decoded.
+"""Commits that repeat the previous one in all but the offsets: recognised by their bytes, and not decoded.
 
-A consumer commits the partitions that it reads, over and over. Of such a request everything stays the same but the
-offsets and leader epochs, and of its answer everything. So a connection keeps its last commit, and takes the next one
-of the same size apart by a ready-made layout: what is fixed is compared, and what is not goes into the request that was
-decoded then. It holds as long as its topics are what they were.
+A consumer commits the partitions that it reads, over and over. In such a request only the offsets and leader epochs
+change, and in its answer nothing does. So a connection keeps its last commit, and takes the next one of the same size
+apart with a prepared layout: the fixed bytes are compared, and the others go into the request that was decoded before.
+This works for as long as the topics stay the same.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _NO_TAGS_BYTES = 1
 
 
 class StandingCommit:
-    """A commit that was begun. One that named what does not exist has lost that since, and fits its bytes no longer:
-    it is never taken for repeated."""
+    """A commit that was begun. If it named partitions that do not exist, these were removed from the request, which no
+    longer matches its bytes: such a commit never counts as repeated."""
 
     __slots__ = ("_answer", "_body", "_fixed", "_layout", "_partitions", "_topics", "_version", "request")
 
@@ -41,7 +41,7 @@ class StandingCommit:
         self._body = body
         self._version = version
         self._topics = [topics.get(topic.name) for topic in request.topics]
-        """Not all of the cluster's: an old image of those is no small thing to keep for an idle connection."""
+        """Only the topics of the commit: an idle connection must not keep a whole old image alive."""
         self._partitions: list[m.OffsetCommitRequest.OffsetCommitRequestPartition] = []
         self._layout: Struct | None = None
         """Made when a second commit has the size of the first."""
@@ -58,7 +58,8 @@ class StandingCommit:
         return cls(request, bytes(body), version, topics)
 
     def is_repeated_by(self, body: memoryview, version: int, topics: TopicsImage) -> bool:
-        """Whether a request is this one but for its offsets. If so, they are in `request` from here on."""
+        """Whether a request differs from this one only in its offsets. If so, `request` has the new ones from here
+        on."""
         if len(body) != len(self._body) or version != self._version:
             return False
         for topic, known in zip(self.request.topics, self._topics, strict=True):
@@ -76,7 +77,7 @@ class StandingCommit:
         return True
 
     def finish(self, response: m.OffsetCommitResponse) -> Any:
-        """The answer as it is sent. That all offsets are committed is encoded once."""
+        """The answer as it is sent. The answer that all offsets are committed is encoded only once."""
         for topic in response.topics:
             for partition in topic.partitions:
                 if partition.error_code:
@@ -103,7 +104,7 @@ def _places_of_offsets(request: m.OffsetCommitRequest, version: int) -> Iterator
     """Where in a request's bytes the offset of each partition begins, and where the bytes end.
 
     group, generation i32, member, instance, topics [name or id, partitions [index i32, offset i64, epoch i32, metadata,
-    tags], tags], tags: of the shortest form, in which no varint is longer than it must be, and no tag is there.
+    tags], tags], tags: in the shortest form, with no varint longer than necessary, and without any tags.
     """
     at = _string_bytes(request.group_id) + 4 + _string_bytes(request.member_id)
     at += _string_bytes(request.group_instance_id) + _count_bytes(len(request.topics))
@@ -126,5 +127,5 @@ def _string_bytes(text: str | None) -> int:
 
 
 def _count_bytes(count: int) -> int:
-    """Of a length, which is written as an unsigned varint of one more."""
+    """The size of a length, which is written as an unsigned varint of the length plus one."""
     return ((count + 1).bit_length() + 6) // 7

@@ -1,4 +1,4 @@
-"""Produce: a batch for each of some partitions, appended as it came.
+"""Produce: a batch for each of some partitions, appended as it arrived.
 
 A batch is never opened: the log looks at its header. The acknowledgement leaves at once, or, where a topic asks for
 `flush.messages`, when a thread has synced the log, or, with acks=all, when every in-sync replica has the batch.
@@ -58,7 +58,7 @@ FIRST_VERSION_WITH_ZSTD = 7
 NEVER_FLUSH = (1 << 63) - 1
 CLIENT_ID_POSITION = 8
 ADMIN_CLIENT_ID = b"\0\x0e__admin_client"
-"""With its length before it. Kafka's tools call themselves so where they mean to write to an internal topic."""
+"""Preceded by its length. Kafka's tools use this client id when they mean to write to an internal topic."""
 
 _CODEC_MASK = 0x07
 
@@ -95,12 +95,12 @@ def parse_request(frame: memoryview, body: int, version: int) -> ProduceRequest:
     try:
         return parse(frame, body, version)
     except (StructError, IndexError) as error:
-        raise DecodeError(f"PRODUCE v{version} breaks off: {error}") from error
+        raise DecodeError(f"PRODUCE v{version} is malformed: {error}") from error
 
 
 def produce_in_lane(lane: Lane, connection: Connection, version: int, frame: memoryview, lane_end: int) -> bool:
     """The short way for what nearly every request is: one batch, for a partition that was written to before, which
-    can be acknowledged at once. False when it is not that, with nothing done."""
+    can be acknowledged at once. Returns False, with nothing done, for any other request."""
     hosted = lane.hosted
     length, position = read_uvarint(frame, lane_end)
     batch_end = position + length - 1
@@ -121,7 +121,7 @@ def produce_in_lane(lane: Lane, connection: Connection, version: int, frame: mem
 
 def produce_at_once(replicas: ReplicaManager, connection: Connection, version: int, request: ProduceRequest) -> bool:
     """The short way for requests of several batches, as the Java client gathers them: none of them transactional,
-    each for a partition that can acknowledge it at once. False when it is not that, with nothing done."""
+    each for a partition that can acknowledge it at once. Returns False, with nothing done, for any other request."""
     acks = request.acks
     if acks != 1 and acks != ACKS_ALL:
         return False
@@ -209,13 +209,13 @@ class Writing:
         """The partition, if a request like this one may write to it at all."""
         hosted = find_partition(self.environment.replicas, topic, index, self.version)
         if not ACKS_ALL <= self.request.acks <= 1:
-            raise KafkaError(Error.INVALID_REQUIRED_ACKS, f"acks={self.request.acks} is none of 0, 1, -1")
+            raise KafkaError(Error.INVALID_REQUIRED_ACKS, f"acks={self.request.acks} is invalid: it must be 0, 1 or -1")
         if hosted.topic in INTERNAL_TOPICS and not self._may_write_internal:
-            raise KafkaError(Error.INVALID_TOPIC_EXCEPTION, f"{hosted.topic} is written by its coordinators alone")
+            raise KafkaError(Error.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {hosted.topic}")
         return hosted
 
     def conclude(self, answers: Answers, slot: Slot | None = None) -> None:
-        """Acknowledges what was appended, now or when it may be: in `slot`, if the answer has its place already."""
+        """Acknowledges what was appended, now or as soon as it may: in `slot`, if the answer already has its place."""
         acks = self.request.acks
         written = [a.hosted for _, partitions in answers for a in partitions if a.hosted is not None]
         to_flush = [hosted.log for hosted in written if hosted.must_flush()]
@@ -245,7 +245,7 @@ def find_partition(replicas: ReplicaManager, topic: bytes, index: int, version: 
 
 
 def check_codec(batch: memoryview, version: int) -> None:
-    """What depends on the request around the batch; the log checks the batch itself."""
+    """Checks what depends on the version of the request; the log checks the batch itself."""
     if (
         version < FIRST_VERSION_WITH_ZSTD
         and len(batch) > LOW_ATTRIBUTES_AT
@@ -253,7 +253,7 @@ def check_codec(batch: memoryview, version: int) -> None:
     ):
         raise KafkaError(
             Error.UNSUPPORTED_COMPRESSION_TYPE,
-            f"zstd needs Produce v{FIRST_VERSION_WITH_ZSTD} or newer, this is v{version}",
+            f"Produce requests with version {version} are not allowed to use ZStandard compression",
         )
 
 
@@ -280,7 +280,8 @@ def close_on_error(connection: Connection, answers: Answers) -> None:
 
 
 def settle_all(answers: Answers) -> bool:
-    """Whether it is known of every batch what became of it; each is asked, so that none waits for what is known."""
+    """Whether the outcome of every batch is known. Each one is asked, so that each notes its outcome as soon as it is
+    known."""
     is_settled = True
     for _, partitions in answers:
         for answer in partitions:

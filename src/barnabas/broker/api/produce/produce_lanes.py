@@ -2,7 +2,7 @@
 
 Producers send one batch to one partition at a time, and of such a request all but the batch itself is the same every
 time: transactional id, acks, timeout, topic, partition. These bytes are the key of a *lane*, which holds what they
-come to: the partition, and the bytes of the answer. A lane lives as long as its partition is hosted here.
+stand for: the partition, and the bytes of the answer. A lane lives as long as its partition is hosted here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_TAGS = b"\0\0\0"
 """Of the partition, of the topic, of the request: how a request of one batch ends."""
 
 _SHORT_SIZE_MAX = 0x7F
-"""The largest that is one byte long."""
+"""The largest size that takes one byte."""
 _ONE_ELEMENT = 2
 _ACKS = Struct(">h")
 _INDEX = Struct(">i")
@@ -68,7 +68,7 @@ class Lane:
 
 
 def find_lane_end(frame: memoryview, body: int, version: int) -> int:
-    """Where the part ends that names the lane, just before the length of the batch; 0 for requests of other forms.
+    """Where the part that identifies the lane ends, just before the length of the batch; 0 for requests of other forms.
 
     transactional id (null: 1) acks (2) timeout (4) one topic (1) its name or id, one partition (1) its index (4)
     """

@@ -1,9 +1,9 @@
-"""What a Produce request of a transaction needs before its batches are appended: the word of the coordinator.
+"""What a Produce request of a transaction needs before its batches are appended: the coordinator's consent.
 
 A batch goes into a partition at once while its transaction is open there. The first one does not: the coordinator must
 know that the partition belongs to the transaction, or the partition would wait forever for an end marker. Clients of
-transactions v1 have told it before, and it is only asked; with v2 (Produce v12) the partition joins by this. Meanwhile
-the partition keeps a `Verification`, which the end of the transaction takes away.
+transactions v1 have told it beforehand, so it is only asked; with v2 (Produce v12), asking adds the partition.
+Meanwhile the partition keeps a `Verification`, which the end of the transaction invalidates.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _UNAVAILABLE = (
 
 
 class Transactional(NamedTuple):
-    """What is known of the transactional batches of a request. The dicts grow on the way."""
+    """What is known of the transactional batches of a request. The dicts are filled while the request is handled."""
 
     transactional_id: str
     producer_id: int
@@ -54,7 +54,7 @@ class Transactional(NamedTuple):
     verifications: dict[PartitionKey, Verification]
     """What the first batch in each partition is appended with."""
     unverified: dict[PartitionKey, tuple[str, int]]
-    """The partitions that the coordinator is to be asked about, with their topic's name."""
+    """The partitions about which the coordinator must be asked, with the names of their topics."""
     errors: dict[PartitionKey, KafkaError]
     """Why batches are not appended."""
 
@@ -69,7 +69,7 @@ class Transactional(NamedTuple):
 
 
 def is_transactional(batch: memoryview) -> bool:
-    """Batches of an old magic are none, nor are pieces of one: the log refuses them, whatever they look like."""
+    """False for batches of an older magic, and for incomplete ones: the log refuses them, whatever they contain."""
     return len(batch) >= HEADER_SIZE and bool(batch[LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT) and batch[MAGIC_AT] == MAGIC
 
 
@@ -104,9 +104,7 @@ def begin(
     if not known:
         return None
     if len(known) > 1:
-        raise KafkaError(
-            Error.INVALID_PRODUCER_ID_MAPPING, f"one request has transactional batches of the producers {sorted(known)}"
-        )
+        raise KafkaError(Error.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID")
     ((producer_id, epoch),) = known
     adds = version >= FIRST_VERSION_THAT_ADDS
     found = Transactional(request.transactional_id, producer_id, epoch, adds, {}, {}, {})
@@ -127,13 +125,16 @@ def begin(
 
 
 def for_version(error: Error, version: int) -> KafkaError:
-    """What a producer of this version understands."""
+    """The error in a form that a producer of this version understands."""
     is_to_be_repeated = error in _UNAVAILABLE or (
         error is Error.CONCURRENT_TRANSACTIONS and version < FIRST_VERSION_THAT_ADDS
     )
     if is_to_be_repeated:
-        # Producers send again after this one, without a look at the metadata.
-        return KafkaError(Error.NOT_ENOUGH_REPLICAS, f"the transaction cannot be verified yet: {error.name}")
+        # Producers retry after this error without refreshing their metadata.
+        return KafkaError(
+            Error.NOT_ENOUGH_REPLICAS,
+            f"Unable to verify the partition has been added to the transaction. Underlying error: {error.name}",
+        )
     if error is Error.TRANSACTION_ABORTABLE and version < FIRST_VERSION_WITH_ABORTABLE:
         error = Error.INVALID_TXN_STATE
-    return KafkaError(error, "the partition is not in an open transaction of this producer")
+    return KafkaError(error, "Partition was not added to the transaction")

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.api.environments import TransactionEnvironment
 from barnabas.broker.api.registry import handles
-from barnabas.metadata.topic_names import is_legal
+from barnabas.metadata.topic_names import check_topic_name
 from barnabas.net.large_requests import Cut
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
-from barnabas.protocol.errors import Error, KafkaError
+from barnabas.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from barnabas.log.producers.producer_state import ProducerEntry
@@ -44,8 +44,7 @@ def describe_producers(
 
 def answer_partition(replicas: ReplicaManager, topic: str, index: int) -> m.DescribeProducersResponse.PartitionResponse:
     try:
-        if not is_legal(topic):
-            raise KafkaError(Error.INVALID_TOPIC_EXCEPTION, "no topic can have this name")
+        check_topic_name(topic)
         producers = replicas.find_by_name(topic.encode(), index).log.active_producers
     except KafkaError as refused:
         return m.DescribeProducersResponse.PartitionResponse(

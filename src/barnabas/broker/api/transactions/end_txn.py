@@ -1,7 +1,7 @@
 """EndTxn: a producer commits or aborts.
 
 The answer leaves when the decision is written, which is when it can no longer be taken back; the partitions learn of it
-right after. Up to v4 the producer keeps its epoch. From v5 on every end raises it, so that nothing late falls into the
+right after. Up to v4 the producer keeps its epoch. From v5 on, every end raises it, so that no late batch gets into the
 next transaction; v5 answers the epoch, and the producer id if the epochs of the old one are used up.
 
 v2 says PRODUCER_FENCED · v3 is flexible · v4 may answer TRANSACTION_ABORTABLE · v5 raises the epoch

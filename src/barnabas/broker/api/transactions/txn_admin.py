@@ -1,10 +1,10 @@
 """DescribeTransactions, ListTransactions, and WriteTxnMarkers, by which tools end a transaction that hangs.
 
 DescribeTransactions may name ids of several partitions: each partition is asked for its own, and one that cannot answer
-fails its ids only. ListTransactions fails as a whole while one of the node's partitions is being loaded.
+fails only its own ids. ListTransactions fails as a whole while one of the node's partitions is being loaded.
 
 ListTransactions: v1 filters by duration · v2 by a pattern of the transactional id
-WriteTxnMarkers: v2 says of which version the transaction is
+WriteTxnMarkers: v2 gives the version of the transaction
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ async def write_txn_markers(
     has_nobody = any(wanted.producer_id < 0 or wanted.producer_epoch < 0 for wanted in request.markers)
     by_producer: dict[int, Errors] = {}
     for wanted in request.markers:
-        # Nothing of a request is written if one of its markers is of no producer: a log can have no such batch.
+        # If one marker of a request has no producer, none is written: a log can have no such batch.
         errors = (
             refuse_marker(wanted)
             if has_nobody
@@ -135,7 +135,7 @@ def refuse_marker(wanted: WantedMarker) -> Errors:
 
 
 def partitions_of(wanted: WantedMarker) -> list[TopicPartition]:
-    """Each once: a marker that is written twice says no more."""
+    """Each partition once: a second marker would add nothing."""
     check_partition_count(wanted.topics, lambda topic: topic.partition_indexes)
     return list(dict.fromkeys((topic.name, index) for topic in wanted.topics for index in topic.partition_indexes))
 

@@ -1,8 +1,8 @@
-"""TxnOffsetCommit: how far a group has read, as part of a transaction that commits it or not.
+"""TxnOffsetCommit: how far a group has read, as part of a transaction that commits or aborts it.
 
 The offsets are written to the group's partition under the producer's id, and count when the transaction commits. Before
-the first of them is written, the transaction's coordinator is asked whether the group's partition is in, so that the
-end of the transaction will reach it; from v5 on the partition joins by that.
+the first of them is written, the transaction's coordinator is asked whether the group's partition is part of it, so
+that the end of the transaction will reach it; from v5 on, asking adds the partition.
 
 v2 has the leader epoch, and knows COORDINATOR_LOAD_IN_PROGRESS · v3 is flexible and names the member · v4 may answer
 TRANSACTION_ABORTABLE · v5 adds the group to the transaction
@@ -63,7 +63,7 @@ async def commit(
     environment: TransactionEnvironment, request: m.TxnOffsetCommitRequest, version: int
 ) -> m.TxnOffsetCommitResponse:
     if not request.group_id:
-        raise KafkaError(Error.INVALID_GROUP_ID, "offsets are committed for a group, and this names none")
+        raise KafkaError(Error.INVALID_GROUP_ID, "offsets can be committed only for a group, and none is named")
     hosted = environment.groups.serving(environment.groups.partition_of(request.group_id)).hosted
     await join_transaction(environment, hosted, request, version)
     response: m.TxnOffsetCommitResponse = await environment.groups.step(
@@ -78,8 +78,8 @@ async def join_transaction(
 ) -> None:
     """Returns when the producer may write to the group's partition; KafkaError if it may not.
 
-    Whatever ends the transaction while the coordinator is asked takes back what it says. From here on the end comes
-    after what the group's next step writes, as it finishes the turn first."""
+    If the transaction ends while the coordinator is being asked, the coordinator's answer is void. Afterwards, an end
+    marker comes after what the group's next step writes, because it finishes the turn first."""
     producer_id, epoch, log = request.producer_id, request.producer_epoch, hosted.log
     adds = version >= ADDS_GROUP_FROM
     if not adds and not environment.settings.config.transaction_partition_verification_enable:
@@ -95,7 +95,9 @@ async def join_transaction(
     if errors[partition] is not Error.NONE:
         raise KafkaError(errors[partition], f"{hosted} is not in the transaction of {request.transactional_id}")
     if not log.is_verified(producer_id, epoch, verification):
-        raise KafkaError(Error.INVALID_TXN_STATE, f"the transaction of {request.transactional_id} has ended meanwhile")
+        raise KafkaError(
+            Error.INVALID_TXN_STATE, f"the transaction of {request.transactional_id} has ended in the meantime"
+        )
 
 
 def for_version(error: Error, version: int) -> Error:

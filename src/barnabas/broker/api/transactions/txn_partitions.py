@@ -1,8 +1,8 @@
 """AddPartitionsToTxn, AddOffsetsToTxn: what a transaction is about to write to.
 
-Clients name partitions before they write to them, up to the feature level at which a partition joins by being written
-to. Brokers ask for several transactions at once, on behalf of their clients, and may ask only whether the partitions
-are in. One partition that does not exist fails all of its transaction: none of the others is added then.
+Clients name partitions before they write to them, below the feature level at which writing to a partition adds it.
+Brokers ask for several transactions at once, on behalf of their clients, and may ask only whether the partitions have
+been added. If one partition does not exist, none of its transaction's partitions is added.
 
 AddPartitionsToTxn: v2 says PRODUCER_FENCED · v3 is flexible · v4 is for brokers · v5 may answer TRANSACTION_ABORTABLE
 AddOffsetsToTxn: v2 says PRODUCER_FENCED · v3 is flexible · v4 may answer TRANSACTION_ABORTABLE
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 ADD_FROM_BROKERS = 4
 FENCED_HAS_ITS_OWN_ERROR_FROM = 2
-"""In both APIs; before, the epoch is called invalid."""
+"""In both APIs; older versions call the epoch invalid."""
 
 PARTITIONS_MAX = 10_000
 
@@ -68,7 +68,7 @@ async def add_partitions_to_txn(
 
 
 def of_client(request: m.AddPartitionsToTxnRequest) -> Transaction:
-    """What a client's request asks for, in the form of brokers' ones."""
+    """What a client's request asks for, in the form that brokers use."""
     return m.AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
@@ -103,11 +103,11 @@ async def add_or_verify(
 
 
 def check_partition_count(topics: Sequence[T], partitions_of: Callable[[T], Sequence[int]]) -> None:
-    """A transaction is dealt with in one step, so there is a limit on what may be said of it in one request."""
+    """A transaction is handled in one step, so there is a limit on how many of its partitions one request may name."""
     count = sum(len(partitions_of(topic)) for topic in topics)
     if count > PARTITIONS_MAX:
         raise BadRequestError(
-            f"named {count} partitions of one transaction, the limit is {PARTITIONS_MAX}: name fewer at a time"
+            f"named {count} partitions of one transaction, but the limit is {PARTITIONS_MAX}: name fewer at a time"
         )
 
 

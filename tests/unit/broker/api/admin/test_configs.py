@@ -126,7 +126,7 @@ def test_subscriptions_to_client_metrics_are_described_as_they_were_set() -> Non
         (BROKER, "x", Error.INVALID_REQUEST, "Broker id must be an integer, but it is: x"),
         (GROUP, "", Error.INVALID_REQUEST, "Group name must not be empty"),
         (METRICS, "", Error.INVALID_REQUEST, "Client metrics subscription name must not be empty"),
-        (99, "x", Error.INVALID_REQUEST, "Resources of type 99 cannot be described"),
+        (99, "x", Error.INVALID_REQUEST, "Unsupported resource type: 99"),
     ],
 )
 def test_a_resource_that_cannot_be_described_says_why(
