@@ -334,3 +334,20 @@ def test_a_description_goes_on_at_its_cursor(connection: Connection, topic: str)
 def test_an_empty_transactional_id_is_refused(connection: Connection) -> None:
     request = m.InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1_000)
     assert Error(connection.call(request, 4, m.InitProducerIdResponse).error_code) == Error.INVALID_REQUEST
+
+
+def test_a_broker_that_is_asked_for_controllers_says_what_it_is(connection: Connection) -> None:
+    answer = connection.call(m.DescribeClusterRequest(endpoint_type=2), 1, m.DescribeClusterResponse)
+    assert (Error(answer.error_code), answer.error_message) == (
+        Error.MISMATCHED_ENDPOINT_TYPE,
+        "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER",
+    )
+
+
+def test_producers_of_a_topic_that_cannot_exist_are_refused_with_the_reason(connection: Connection) -> None:
+    named = m.DescribeProducersRequest.TopicRequest(name="not/legal", partition_indexes=[0])
+    answer = connection.call(m.DescribeProducersRequest(topics=[named]), 0, m.DescribeProducersResponse)
+    (partition,) = answer.topics[0].partitions
+    assert Error(partition.error_code) is Error.INVALID_TOPIC_EXCEPTION
+    assert partition.error_message is not None
+    assert partition.error_message.startswith("Topic name is invalid: 'not/legal' contains one or more characters")
