@@ -3,7 +3,7 @@
 Whoever needs a log's bytes to be durable awaits `flush`. While a sync of that log runs, all further callers share the
 next one, so that a burst of writers that each ask for durability costs two syncs, not one each.
 
-A log whose sync has failed is never synced again (`log/flush` says why): whoever asks is told so.
+A log whose sync has failed is never synced again (`log/flush` says why): whoever asks for it gets an error.
 """
 
 from __future__ import annotations

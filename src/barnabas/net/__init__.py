@@ -1,4 +1,4 @@
-"""What connections need, from either end and whoever uses them, on any event loop.
+"""Connections, seen from either end, on any event loop.
 
 From the bottom up:
 

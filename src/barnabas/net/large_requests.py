@@ -2,9 +2,9 @@
 
 Such a request is read, answered and encoded piece by piece (`protocol/pieces`): each piece goes to the ordinary handler
 as a request of its own, and their answers become one. It is read twice, the first time only to see that it is well
-formed to the end and to learn what stands behind its array; so nothing of a malformed request takes effect. Pieces grow
-and shrink so that each takes `SLICE_SECONDS`, and in one turn of the event loop there is one piece of all large
-requests together (`Turns`), however many clients send them. Requests behind a large one on its connection wait for it.
+formed to the end and to learn what follows its array; so nothing of a malformed request takes effect. Pieces grow and
+shrink so that each takes `SLICE_SECONDS`, and in one turn of the event loop there is one piece of all large requests
+together (`Turns`), however many clients send them. Requests behind a large one on its connection wait for it.
 
 Memory. Of a request there are its bytes and the elements of one piece. An answer grows to `ANSWER_BYTES_MAX` at most.
 Beyond `SMALL_ANSWER_BYTES` it waits while what the listener holds of requests and answers exceeds
@@ -55,7 +55,7 @@ WHOLE_WEIGHT_MAX = 200_000 * WEIGHT_OF_STRUCT
 ANSWER_BYTES_MAX = 256 * 1024 * 1024
 SMALL_ANSWER_BYTES = BACKLOG_BYTES
 ANSWERS_BYTES_MAX = ANSWER_BYTES_MAX
-"""What stands for `queued.max.request.bytes` where that sets no limit."""
+"""Used in place of `queued.max.request.bytes` if that sets no limit."""
 
 
 class Cut(NamedTuple):
@@ -68,7 +68,7 @@ class Cut(NamedTuple):
 
 
 class Turns:
-    """Lets those who ask go on one after the other, each in a turn of the event loop of its own."""
+    """Lets those who ask go on one after another, each in its own turn of the event loop."""
 
     __slots__ = ("_is_scheduled", "_loop", "_waiting")
 
@@ -345,7 +345,7 @@ async def answer_pieces(handler: Handler, host: Any, request: LargeRequest, call
 
 
 def as_a_whole(count_max: int, refuse: Callable[[Any], Any]) -> LargeHandler:
-    """For requests that cannot be answered in pieces, because what becomes of an element depends on the others. One
+    """For requests that cannot be answered in pieces, because the outcome for one element depends on the others. One
     with more than `count_max` elements is refused."""
 
     async def answer(handler: Handler, host: Any, request: LargeRequest, caller: Caller) -> Any:

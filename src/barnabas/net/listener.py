@@ -49,7 +49,7 @@ class ConnectionLimits:
 
 
 class ConnectionCensus:
-    """Who is connected, over all listeners of the node."""
+    """How many connections there are, over all listeners of the node."""
 
     __slots__ = ("by_ip", "total")
 

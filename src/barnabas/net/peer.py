@@ -151,7 +151,7 @@ class _Waiting(Exchange):
 
 
 class Peer:
-    """`name` is how messages call the other node, beside its address."""
+    """`name` is what messages call the other node, next to its address."""
 
     def __init__(
         self, name: str, host: str, port: int, environment: PeerEnvironment, settings: PeerSettings | None = None

@@ -44,7 +44,7 @@ FIRST_BUFFER_BYTES: Final = 1024 * 1024
 RECEIVE_BYTES_MAX: Final = 1024 * 1024
 """What one link receives before others have their turn."""
 OUT_BYTES_MAX: Final = 1024 * 1024
-"""A link that has so much to send takes no further request."""
+"""A link that has this much to send takes no further requests."""
 
 
 class RawResponse:

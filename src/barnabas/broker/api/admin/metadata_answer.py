@@ -6,7 +6,7 @@ A topic's part of an answer depends on its image, on the brokers' registrations,
 missing is encoded in slices of `SLICE_UNITS`, between which the event loop has its turn: an answer over ten thousand
 partitions, in as many topics or in one, never stops the node from serving others.
 
-An answer as it travels, and a topic inside it; what stands before the array is the head, what comes after the tail:
+An answer as it travels, and a topic inside it; what precedes the array is the head, what follows it the tail:
 
     throttle (v3) · brokers · cluster id (v2) · controller (v1) · [topics] · operations (v8 to v10) · error (v13)
     error · name · id (v10) · is internal (v1) · [partitions] · operations (v8)
@@ -46,10 +46,10 @@ FIRST_VERSION_WITH_LISTENER_ERRORS = 6
 FIRST_VERSION_WITH_UNREACHABLE_REPLICAS = 1
 
 _ANSWER_TAIL_BYTES = {8: 4, 9: 5, 10: 5, 11: 1, 12: 1, 13: 3}
-"""Operations, error code and the flexible versions' tag count, behind the array of topics."""
+"""Operations, error code and the flexible versions' tag count, after the array of topics."""
 
 _TOPIC_TAIL_BYTES = {8: 4, 9: 5, 10: 5, 11: 5, 12: 5, 13: 5}
-"""Operations and tag count behind the array of partitions."""
+"""Operations and tag count, after the array of partitions."""
 
 _COUNT = Struct(">i")
 

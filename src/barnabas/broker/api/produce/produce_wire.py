@@ -75,7 +75,7 @@ class PartitionAnswer:
         self._is_settled = False
 
     def settle(self) -> bool:
-        """Whether it is known what became of the batch: all in-sync replicas have it, or the answer has an error."""
+        """Whether the outcome of the batch is known: all in-sync replicas have it, or the answer has an error."""
         if self.hosted is None or self._is_settled:
             return True
         outcome = self.hosted.outcome(self.last_offset + 1, self.leader_epoch)
