@@ -1,4 +1,5 @@
-"""A device that does not keep what it was given: the data folder on it goes, and the node only if it must.
+"""A device that does not keep what it was given, or cannot be read: the data folder on it goes, and the node only if
+it must.
 
 A real sync is made to fail without rights or special devices: the name of a segment is given to `/dev/null`, which the
 system refuses to sync. The node, which has the segment open, goes on writing to it.
@@ -6,16 +7,21 @@ system refuses to sync. The node, which has the segment open, goes on writing to
 
 from __future__ import annotations
 
+import re
+import shutil
 import signal
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from barnabas.log.folder.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINTS, TopicPartition, read_offsets
+from barnabas.log.folder.meta_properties import META_PROPERTIES
 from barnabas.ports import SystemDisk
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
-from barnabas.testing.node_process import Node
+from barnabas.testing.node_process import Node, NodeError
 from tests.peers import SETTINGS, wait_until
 from tests.wire.batches import batch
 from tests.wire.connection import Connection
@@ -23,13 +29,13 @@ from tests.wire.requests import LATEST, Topic, create_topic, fetch_request, list
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 SYNCED_EACH_TIME = {"flush.messages": "1"}
 Shown = tuple[Error, int, list[int], list[int]]
 """Error, leader, in-sync and offline replicas of a partition."""
 SERVED: Shown = (Error.NONE, 1, [1], [])
 OFFLINE: Shown = (Error.LEADER_NOT_AVAILABLE, -1, [], [1])
+Damage = Callable[[Path], None]
 CHECKPOINTED_OFTEN = {**SETTINGS, "log.flush.offset.checkpoint.interval.ms": "50"}
 
 
@@ -157,3 +163,119 @@ def test_a_node_whose_metadata_log_is_on_the_failed_device_stops_and_says_why(
     assert "[Errno 22]" in complaint
     assert not (failing / CLEAN_SHUTDOWN).exists()
     assert all((folder / CLEAN_SHUTDOWN).exists() for folder in some_folders[1:])
+
+
+# ── folders that are bad when the node starts ────────────────────────────────────────────────────────────────────
+
+
+def rewrite_meta(pattern: str, replacement: str) -> Damage:
+    def rewrite(folder: Path) -> None:
+        file = folder / META_PROPERTIES
+        file.write_text(re.sub(pattern, replacement, file.read_text()))
+
+    return rewrite
+
+
+def replace_by_file(folder: Path) -> None:
+    folder.rename(folder.with_name("aside"))
+    folder.write_text("no folder")
+
+
+def replace_meta_by_folder(folder: Path) -> None:
+    (folder / META_PROPERTIES).unlink()
+    (folder / META_PROPERTIES).mkdir()
+
+
+def replace_recovery_points_by_folder(folder: Path) -> None:
+    (folder / RECOVERY_POINTS).unlink()
+    (folder / RECOVERY_POINTS).mkdir()
+
+
+DAMAGES: dict[str, Damage] = {
+    "no folder": replace_by_file,
+    "unreadable identity": replace_meta_by_folder,
+    "identity of a later version": rewrite_meta("version=1", "version=7"),
+    "identity without a node": rewrite_meta("node.id=.*\n", ""),
+    "identity with a node that is no number": rewrite_meta("node.id=.*", "node.id=x"),
+    "identity without a cluster": rewrite_meta("cluster.id=.*\n", ""),
+    "malformed directory id": rewrite_meta("directory.id=.*", "directory.id=%%%"),
+    "malformed properties": rewrite_meta("version=1", r"version=1\na=\\u12"),
+    "unreadable checkpoint": replace_recovery_points_by_folder,
+}
+
+
+@pytest.mark.parametrize(
+    ("damage", "ending"),
+    [*((damage, "stop") for damage in DAMAGES.values()), (replace_by_file, "kill")],
+    ids=[*DAMAGES, "no folder after a kill"],
+)
+def test_a_node_starts_without_a_folder_that_is_bad_and_serves_the_rest(
+    node: Node, folders: list[Path], topic: str, damage: Damage, ending: str
+) -> None:
+    with Connection(node.port) as connection:
+        made = create_topic(connection, topic, partitions=4)
+        lost = [index for index in range(4) if (folders[1] / f"{topic}-{index}").exists()]
+        for index in range(4):
+            assert produce(connection, made, batch([b"before"]), partition=index).error_code == Error.NONE
+        wait_until((folders[1] / RECOVERY_POINTS).exists, "the recovery points are written")
+    getattr(node, ending)()
+    intact = folders[1].with_name("intact")
+    shutil.copytree(folders[1], intact)
+    damage(folders[1])
+
+    node.start()
+    with Connection(node.port) as connection:
+        assert describe(connection, made) == [OFFLINE if index in lost else SERVED for index in range(4)]
+        for index in range(4):
+            expected = Error.KAFKA_STORAGE_ERROR if index in lost else Error.NONE
+            assert errors_of(connection, made, index) == {expected}
+        later = create_topic(connection, f"{topic}-later", partitions=3)
+        assert describe(connection, later) == [SERVED] * 3
+        assert list(folders[1].glob(f"{later.name}-*")) == []
+        assert all(not (folders[0] / f"{topic}-{index}").exists() for index in lost)
+    assert re.search(f"ERROR.*{folders[1]}.* offline", node.log_text())
+    node.stop()
+
+    if folders[1].is_file():
+        folders[1].unlink()
+    else:
+        shutil.rmtree(folders[1])
+    intact.rename(folders[1])
+    node.start()
+    with Connection(node.port) as connection:
+        assert describe(connection, made) == [SERVED] * 4
+        for index in lost:
+            assert list_offsets(connection, made, LATEST, partition=index).offset == 1
+            assert errors_of(connection, made, index) == {Error.NONE}
+
+
+REFUSALS: dict[str, tuple[Damage, str]] = {
+    "of another node": (rewrite_meta("node.id=.*", "node.id=9"), "belongs to node 9, but this is node 1"),
+    "of another cluster": (rewrite_meta("cluster.id=.*", "cluster.id=" + "A" * 22), "different clusters"),
+    "without a version": (rewrite_meta("version=.*\n", ""), "has no version"),
+}
+
+
+@pytest.mark.parametrize(("damage", "complaint"), REFUSALS.values(), ids=REFUSALS)
+def test_a_folder_of_somebody_else_is_no_failed_one_and_keeps_the_node_from_starting(
+    node: Node, folders: list[Path], damage: Damage, complaint: str
+) -> None:
+    node.stop()
+    damage(folders[1])
+    with pytest.raises(NodeError, match=complaint):
+        node.start()
+
+
+def test_a_copied_folder_keeps_the_node_from_starting(node: Node, folders: list[Path]) -> None:
+    node.stop()
+    shutil.copy(folders[0] / META_PROPERTIES, folders[1] / META_PROPERTIES)
+    with pytest.raises(NodeError, match=r"have the same directory\.id"):
+        node.start()
+
+
+@pytest.mark.parametrize("damage", [replace_by_file, replace_meta_by_folder], ids=["no folder", "unreadable identity"])
+def test_without_the_folder_of_the_metadata_log_no_node_starts(node: Node, folders: list[Path], damage: Damage) -> None:
+    node.stop()
+    damage(folders[0])
+    with pytest.raises(NodeError, match=f"{folders[0]}.*(Not a directory|File exists|Is a directory)"):
+        node.start()

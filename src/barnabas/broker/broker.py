@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from barnabas.net.parts import FilePart
     from barnabas.ports import Clock, Disk, Processes, Random, Threads
     from barnabas.raft.image_publisher import ImagePublisher
-    from barnabas.replication.log_store import OpenDir
+    from barnabas.replication.log_store import OpenDir, UnusableDir
 
 logger = logging.getLogger("barnabas.broker")
 
@@ -65,8 +65,9 @@ class BrokerEnvironment(NamedTuple):
 
     cluster_id: str
     dirs: Sequence[OpenDir]
+    unusable_dirs: Sequence[UnusableDir]
     metadata_folder: str
-    """The one of them that holds the metadata log."""
+    """The folder that holds the metadata log, which may be one of them."""
     publisher: ImagePublisher
     channel: ControllerChannel
     clock: Clock
@@ -91,7 +92,7 @@ class Broker:
         self._writers = environment.threads.pool("writes", config.background_threads)
         self._readers = environment.threads.pool("reads", READER_THREADS)
         self._purgatory = Purgatory(self._loop)
-        self._store = LogStore(environment.dirs, self.run_in_thread, self._log_rolled)
+        self._store = LogStore(environment.dirs, self.run_in_thread, self._log_rolled, environment.unusable_dirs)
         self._flusher = Flusher(self._disk, self.run_in_thread, self._store.report_failure)
         self._replicas = ReplicaManager(self._node_id, self._store, self._purgatory, self._clock, self.run_in_thread)
         self._metadata = ImageSubscriber(MetadataImage(environment.cluster_id), self._apply_image)
@@ -104,7 +105,7 @@ class Broker:
         self._transactions = TransactionCoordinator(coordinators, self._markers, self._producer_ids)
         self._directories = Directories(
             self._node_id,
-            environment.metadata_folder.rstrip("/") or "/",
+            environment.metadata_folder,
             self._store,
             self._replicas,
             self._publisher,
@@ -217,6 +218,7 @@ class Broker:
 
     async def start(self, endpoints: Sequence[Endpoint], previous_epoch: int) -> None:
         """Registers with the controller and returns when clients can be served at `endpoints`."""
+        self._directories.opened()
         self._following = asyncio.ensure_future(self._metadata.run())
         self._following.add_done_callback(self._following_ended)
         self._lifecycle = BrokerLifecycle(

@@ -2,8 +2,9 @@
 
 Where a node has several folders, the controller leaves it to the broker where a new partition goes; the broker reports
 it afterwards (AssignReplicasToDirs). When a folder fails, its partitions go offline and the controller learns of it
-from a heartbeat, so that this broker no longer leads them. The rest of the node goes on, unless it was the folder of
-the metadata log, without which there is no cluster.
+from a heartbeat, so that this broker no longer leads them. A folder that is bad from the start is not in the
+registration. The rest of the node goes on, unless it was the folder of the metadata log, without which there is no
+cluster, or the last one for partitions.
 """
 
 from __future__ import annotations
@@ -67,6 +68,11 @@ class Directories:
         self._is_closed = False
         store.on_failed_dir = self._dir_failed
 
+    def opened(self) -> None:
+        """The logs have been opened. What could not be read then is offline before the broker registers."""
+        for data_dir, error in self._store.failed.items():
+            self._take_offline(data_dir, error)
+
     def registered(self, lifecycle: BrokerLifecycle) -> None:
         """The broker is registered: from now on it can report to the controller."""
         self._lifecycle = lifecycle
@@ -99,6 +105,8 @@ class Directories:
         logger.error("%s has failed and is offline with its %d partitions: %s", data_dir.path, count, error)
         if data_dir.path == self._metadata_folder:
             self._on_failure(FailedFolderError(f"{data_dir.path}, the folder of the metadata log, has failed: {error}"))
+        elif not self._store.online:
+            self._on_failure(FailedFolderError(f"{data_dir.path}, the last folder of log.dirs, has failed: {error}"))
         elif self._lifecycle is not None:
             self._lifecycle.directory_failed(directory)
 

@@ -112,6 +112,7 @@ class Node:
             BrokerEnvironment(
                 folders.cluster_id,
                 folders.dirs,
+                folders.unusable,
                 folders.metadata_folder,
                 publisher,
                 LocalControllerChannel(self._controller, publisher),

@@ -6,7 +6,9 @@ fewest are. A log that cannot be opened keeps its folder and its checkpoints as 
 next start, and its data folder is not marked as cleanly closed.
 
 A data folder whose device failed is offline until the next start, with all its logs: nothing is written there any
-more, neither checkpoints nor the mark of a clean end, so that the next start checks what is really on the device.
+more, neither checkpoints nor the mark of a clean end, so that the next start checks what is really on the device. One
+that could not be used from the start is offline too. Nobody knows which logs are in it, so no log is made in place of
+one that may be there.
 
 The folder of a log whose topic is gone is renamed, so that its name is free again. If that fails, a chore tries it
 again, and so does whoever needs a log of that name. A failure of one log, or in one data folder, does not affect
@@ -24,6 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.log.folder.checkpoints import TopicPartition
 from barnabas.log.folder.data_dir import log_start_offsets_of, recovery_points_of
+from barnabas.metadata.image import UNASSIGNED_DIRECTORY
 from barnabas.protocol.errors import KafkaError
 from barnabas.replication.failures import Failures
 
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
     from barnabas.config.topic_config import TopicConfig
-    from barnabas.log.folder.data_dir import DataDir
+    from barnabas.log.folder.data_dir import DataDir, OpenedPartitions
     from barnabas.log.partition_log import PartitionLog
     from barnabas.ports import Threads
     from barnabas.protocol.uuids import Uuid
@@ -42,6 +45,13 @@ logger = logging.getLogger("barnabas.logs")
 class OpenDir(NamedTuple):
     directory_id: Uuid
     data_dir: DataDir
+
+
+class UnusableDir(NamedTuple):
+    """An entry of `log.dirs` that could not be locked or identified when the node started."""
+
+    path: str
+    error: Exception
 
 
 class OfflineLogError(Exception):
@@ -70,8 +80,10 @@ class LogStore:
         dirs: Sequence[OpenDir],
         run_in_thread: Callable[..., Awaitable[None]],
         on_roll: Callable[[PartitionLog], None],
+        unusable: Sequence[UnusableDir] = (),
     ) -> None:
         self._dirs = list(dirs)
+        self._unusable = unusable
         self._directory_ids = {data_dir: directory_id for directory_id, data_dir in dirs}
         self._run_in_thread = run_in_thread
         self._on_roll = on_roll
@@ -105,31 +117,44 @@ class LogStore:
         on_progress: Callable[[int, int], None],
     ) -> int:
         """Opens, and where needed recovers, every log on disk. Blocks. Returns the broker epoch of the run before if
-        all folders were closed cleanly after it, else -1."""
+        all folders were closed cleanly after it, else -1.
+
+        A data folder that cannot be read is among the `failed` afterwards; if no other is left, raises its error.
+        """
         epochs = []
         for _, data_dir in self._dirs:
-            epoch = data_dir.take_clean_shutdown()
+            try:
+                epoch = data_dir.take_clean_shutdown()
+                high_watermarks = data_dir.read_high_watermarks()
+                opened = data_dir.open_partitions(
+                    config_of,
+                    clean_shutdown=epoch is not None,
+                    threads=threads,
+                    threads_max=threads_per_dir,
+                    producer_expiration_ms=producer_expiration_ms,
+                    on_progress=on_progress,
+                )
+            except OSError as error:
+                self._failed[data_dir] = error
+                if not self.online:
+                    raise
+                continue
             epochs.append(-1 if epoch is None else epoch)
-            opened = data_dir.open_partitions(
-                config_of,
-                clean_shutdown=epoch is not None,
-                threads=threads,
-                threads_max=threads_per_dir,
-                producer_expiration_ms=producer_expiration_ms,
-                on_progress=on_progress,
-            )
             if epoch is None and opened.logs:
                 logger.info("%s was not closed cleanly: its %d logs were checked", data_dir.path, len(opened.logs))
-            for partition, log in opened.logs.items():
-                self.adopt(log, data_dir)
-                self._found.setdefault(partition, []).append(log)
-            for partition, error in opened.failures.items():
-                logger.error("%s stays offline, its log cannot be opened: %s", partition, error)
-                self._broken[partition] = _Broken(data_dir, error)
-            self._high_watermarks |= data_dir.read_high_watermarks()
-            self._doomed += [_Doomed(0, data_dir, folder) for folder in opened.leftovers]
+            self._high_watermarks |= high_watermarks
+            self._take_in(opened, data_dir)
         self._is_open = True
-        return min(epochs)
+        return -1 if self._unusable or self._failed else min(epochs)
+
+    def _take_in(self, opened: OpenedPartitions, data_dir: DataDir) -> None:
+        for partition, log in opened.logs.items():
+            self.adopt(log, data_dir)
+            self._found.setdefault(partition, []).append(log)
+        for partition, error in opened.failures.items():
+            logger.error("%s stays offline, its log cannot be opened: %s", partition, error)
+            self._broken[partition] = _Broken(data_dir, error)
+        self._doomed += [_Doomed(0, data_dir, folder) for folder in opened.leftovers]
 
     def adopt(self, log: PartitionLog, data_dir: DataDir) -> None:
         """Takes a log into the store's care."""
@@ -144,6 +169,10 @@ class LogStore:
     def online(self) -> list[OpenDir]:
         """The data folders that have not failed."""
         return [each for each in self._dirs if each.data_dir not in self._failed]
+
+    @property
+    def failed(self) -> Mapping[DataDir, OSError]:
+        return self._failed
 
     def directory_of(self, log: PartitionLog) -> Uuid:
         """The id of the data folder that holds a log of this store."""
@@ -193,6 +222,9 @@ class LogStore:
             was_there = broken is not None and broken.data_dir is data_dir and broken.topic_id == topic_id
             if data_dir in self._failed and (directory_id == directory or was_there or not self.online):
                 raise OfflineLogError(f"its folder {data_dir.path} has failed: {self._failed[data_dir]}")
+        if self._unusable and directory not in (UNASSIGNED_DIRECTORY, *self._directory_ids.values()):
+            which = "; ".join(f"{path}: {error}" for path, error in self._unusable)
+            raise OfflineLogError(f"its folder cannot be used: {which}")
 
     # ── what the replica manager asks ────────────────────────────────────────────────────────────────────────
 

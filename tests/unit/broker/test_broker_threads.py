@@ -38,6 +38,7 @@ def a_whole_broker(folder: Path) -> Broker:
         BrokerEnvironment(
             CLUSTER_ID,
             (),
+            (),
             str(folder),
             ImagePublisher(CLUSTER_ID),
             ScriptedChannel(no_controller),

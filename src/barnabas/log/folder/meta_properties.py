@@ -21,6 +21,11 @@ class MetaPropertiesError(ValueError):
     """The folder's meta.properties cannot be used; the message says why."""
 
 
+class DamagedMetaPropertiesError(MetaPropertiesError):
+    """It is a meta.properties, but not one that can be read. Kafka takes such a folder for one whose disk has failed,
+    whereas a file without a version is none at all and keeps the node from starting."""
+
+
 class MetaProperties(NamedTuple):
     cluster_id: str
     node_id: int
@@ -35,17 +40,21 @@ def read_meta_properties(disk: Disk, folder: str) -> MetaProperties | None:
         return None
     try:
         properties = parse_properties(text)
+        if "version" not in properties:
+            raise MetaPropertiesError(f"{path} has no version")
         if properties["version"] != _VERSION:
-            raise MetaPropertiesError(f"{path} has version {properties['version']}, only {_VERSION} is supported")
+            raise DamagedMetaPropertiesError(
+                f"{path} has version {properties['version']}, only {_VERSION} is supported"
+            )
         return MetaProperties(
             properties["cluster.id"], int(properties["node.id"]), uuids.from_text(properties["directory.id"])
         )
     except KeyError as missing:
-        raise MetaPropertiesError(f"{path} has no {missing.args[0]}") from None
+        raise DamagedMetaPropertiesError(f"{path} has no {missing.args[0]}") from None
     except MetaPropertiesError:
         raise
     except (PropertiesError, ValueError) as error:
-        raise MetaPropertiesError(f"{path}: {error}") from None
+        raise DamagedMetaPropertiesError(f"{path}: {error}") from None
 
 
 def write_meta_properties(disk: Disk, folder: str, meta: MetaProperties) -> None:
