@@ -165,6 +165,34 @@ def test_a_node_whose_metadata_log_is_on_the_failed_device_stops_and_says_why(
     assert all((folder / CLEAN_SHUTDOWN).exists() for folder in some_folders[1:])
 
 
+@pytest.mark.parametrize(
+    ("is_of_data", "which"), [(True, "the last folder of log.dirs"), (False, "metadata")], ids=["data", "metadata"]
+)
+def test_a_node_stops_when_its_only_folder_for_partitions_or_that_of_the_metadata_log_beside_it_fails(
+    tmp_path: Path, folders: list[Path], topic: str, which: str, *, is_of_data: bool
+) -> None:
+    data, metadata = folders
+    settings = {"log.dirs": str(data), "metadata.log.dir": str(metadata)}
+    node = Node(tmp_path / "none", settings=CHECKPOINTED_OFTEN | settings, log_file=tmp_path / "node.log")
+    node.start()
+    try:
+        with Connection(node.port) as connection:
+            made = create_topic(connection, topic, config=SYNCED_EACH_TIME)
+            if is_of_data:
+                make_sync_fail(data / f"{topic}-0")
+                assert produce(connection, made, batch()).error_code == Error.KAFKA_STORAGE_ERROR
+            else:
+                make_sync_fail(metadata / "__cluster_metadata-0")
+        wait_until(lambda: not node.is_running, "the node stops by itself")
+        assert node.end(signal.SIGTERM) == 1
+    finally:
+        node.kill()
+    (complaint,) = [line for line in node.log_text().splitlines() if "stopping the node" in line]
+    assert which in complaint
+    assert "[Errno 22]" in complaint
+    assert (data / CLEAN_SHUTDOWN).exists() is not is_of_data
+
+
 # ── folders that are bad when the node starts ────────────────────────────────────────────────────────────────────
 
 
