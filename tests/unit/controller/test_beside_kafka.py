@@ -16,6 +16,7 @@ from barnabas.ports import SystemDisk
 from barnabas.protocol import messages as m
 from barnabas.protocol.uuids import from_text, to_text
 from barnabas.raft.metadata_log import metadata_folder
+from tests.peers import wait_until
 from tests.unit.controller.cluster import CLUSTER_ID
 from tests.unit.controller.nodes import DIRECTORY, QUIET, format_folder, running
 
@@ -57,10 +58,17 @@ def test_kafkas_tools_read_the_log_and_the_snapshots_without_complaint(tmp_path:
     assert not re.search(r"(?i)exception|could not|error at|skipped", dumped)
     for expected in ('"name":"alpha"', "SnapshotFooter", "KRaftVoters", "LeaderChange", "PRODUCER_IDS_RECORD"):
         assert expected in dumped
-    shown = apache_kafka.run_tool(
-        "org.apache.kafka.shell.MetadataShell", "--snapshot", str(snapshots[-1]), "ls", "/image/topics/byName"
+    # The shell runs its command as soon as it has read the snapshot, which may be before it shows what it has read.
+    wait_until(
+        lambda: topics_in_shell(snapshots[-1]) == list(TOPICS), "Kafka's shell lists the topics", deadline_s=90.0
     )
-    assert set(TOPICS) <= set(shown.stdout.split()), shown
+
+
+def topics_in_shell(snapshot: Path) -> list[str]:
+    shell = "org.apache.kafka.shell.MetadataShell"
+    shown = apache_kafka.run_tool(shell, "--snapshot", str(snapshot), "ls", "/image/topics/byName")
+    assert shown.returncode == 0, shown
+    return shown.stdout.split()
 
 
 def test_apache_kafka_starts_on_a_cleanly_stopped_folder_and_what_it_writes_is_read_back(tmp_path: Path) -> None:
