@@ -107,6 +107,11 @@ class KafkaPythonGroupConsumer:
         consumer.subscribe(listener=_Listener(self), **wanted)
 
     def poll(self) -> list[Received]:
+        coordinator = self._consumer._coordinator
+        if coordinator.rejoining:
+            # It has asked to join, for instance because of a new topic, and the last poll ended before the answer came:
+            # the next one would not take it unless it is told that there is something to do.
+            coordinator.request_rejoin()
         try:
             polled = self._consumer.poll(_POLL_MS)
         except kafka.errors.KafkaError as failure:
