@@ -37,7 +37,10 @@ if TYPE_CHECKING:
 
 _QUICK = {"reconnect_backoff_ms": 20, "reconnect_backoff_max_ms": 200, "retry_backoff_ms": 20}
 _POLL_MS = 500
-"""The end of a poll cancels what is on its way, joins and heartbeats included, so that it must not come often."""
+_JOIN_MS = 5000
+"""How long a poll lasts at least if the member joins its group in it. The answer to a join that comes between two polls
+is lost: either the member joins once more, which is a rebalance for the others, or it thinks it has joined and falls
+silent."""
 _ASSIGNORS = {
     "range": RangePartitionAssignor,
     "roundrobin": RoundRobinPartitionAssignor,
@@ -100,6 +103,9 @@ class KafkaPythonGroupConsumer:
         self.assignments: list[set[Partition]] = []
         self.revocations: list[set[Partition]] = []
         self._consumer = consumer
+        coordinator = consumer._coordinator
+        ensure_active_group = coordinator.ensure_active_group
+        coordinator.ensure_active_group = lambda timeout_ms: ensure_active_group(max(timeout_ms, _JOIN_MS))
         pattern = [topic for topic in topics if topic.startswith("^")]
         wanted = {"pattern": "|".join(pattern)} if pattern else {"topics": list(topics)}
         for topic in wanted.get("topics", ()):
@@ -107,11 +113,6 @@ class KafkaPythonGroupConsumer:
         consumer.subscribe(listener=_Listener(self), **wanted)
 
     def poll(self) -> list[Received]:
-        coordinator = self._consumer._coordinator
-        if coordinator.rejoining:
-            # It has asked to join, for instance because of a new topic, and the last poll ended before the answer came:
-            # the next one would not take it unless it is told that there is something to do.
-            coordinator.request_rejoin()
         try:
             polled = self._consumer.poll(_POLL_MS)
         except kafka.errors.KafkaError as failure:
