@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import pickle
 import random
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -39,10 +42,21 @@ def checkpoints(data_dir: Path) -> list[Path]:
     return sorted((data_dir / "__cluster_metadata-0").glob("*.checkpoint"))
 
 
-@pytest.fixture(scope="module")
-def folder(apache_kafka_runs: None, tmp_path_factory: pytest.TempPathFactory) -> Folder:
-    """Topics with records of every codec, several segments, producers, two runs, and snapshots of the metadata."""
-    path = tmp_path_factory.mktemp("folder") / "data"
+@pytest.fixture(scope="session")
+def folder(apache_kafka_runs: None, tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Folder:
+    """Topics with records of every codec, several segments, producers, two runs, and snapshots of the metadata. To be
+    read only: all test processes share one."""
+    shared = tmp_path_factory.getbasetemp() if worker_id == "master" else tmp_path_factory.getbasetemp().parent
+    known = shared / "folder.pickle"
+    with (shared / "folder.lock").open("w") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        if not known.exists():
+            known.write_bytes(pickle.dumps(_make_folder(shared / "folder" / "data")))
+        made: Folder = pickle.loads(known.read_bytes())
+    return made
+
+
+def _make_folder(path: Path) -> Folder:
     topic, config = "kept", {"segment.bytes": "1048576", "retention.ms": "-1", "cleanup.policy": "delete"}
     written: list[list[bytes | None]] = [[] for _ in range(PARTITIONS)]
     node = Node(path, settings=SETTINGS)
@@ -63,7 +77,9 @@ def folder(apache_kafka_runs: None, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def _write(client: ConfluentClient, topic: str, run: int, written: list[list[bytes | None]]) -> None:
-    for partition in range(PARTITIONS):
+    """To all partitions at once: every idempotent producer of librdkafka takes half a second to get its id."""
+
+    def write(partition: int) -> None:
         for codec in CODECS:
             messages = [
                 Message(f"{run} {codec} {n} {_noise(n)}".encode(), b"key-%d" % n, (("h", b"v"),))
@@ -72,6 +88,9 @@ def _write(client: ConfluentClient, topic: str, run: int, written: list[list[byt
             options = ProducerOptions(codec=codec, idempotent=True)
             client.produce(topic, messages, partition=partition, options=options)
             written[partition] += [message.value for message in messages]
+
+    with ThreadPoolExecutor(PARTITIONS) as writers:
+        list(writers.map(write, range(PARTITIONS)))
 
 
 def _noise(seed: int) -> str:
