@@ -170,11 +170,14 @@ def test_the_properties_file_that_comes_with_kafka_starts_a_node(tmp_path: Path)
         assert cluster_id(addresses[0]) is not None
 
 
+ELSEWHERE = ("controller.listener.names=CONTROLLER", "controller.quorum.bootstrap.servers=192.0.2.7:9093")
+
+
 @pytest.mark.parametrize(
     "settings",
     [
-        ["process.roles=broker", "listeners=PLAINTEXT://127.0.0.1:0", "controller.listener.names=CONTROLLER"],
-        ["process.roles=controller", "listeners=CONTROLLER://127.0.0.1:0", "controller.listener.names=CONTROLLER"],
+        ["process.roles=broker", "listeners=PLAINTEXT://127.0.0.1:0", *ELSEWHERE],
+        ["process.roles=controller", "listeners=CONTROLLER://127.0.0.1:0", *ELSEWHERE],
         ["controller.quorum.voters=1@localhost:9093,2@other:9093"],
         ["controller.quorum.bootstrap.servers=192.0.2.7:9093"],
     ],

@@ -22,8 +22,9 @@ from barnabas.cli.command_line import (
     parse_pair,
 )
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.config.listeners import require_plaintext
+from barnabas.config.listeners import require_plaintext, require_plaintext_quorum
 from barnabas.config.properties import PropertiesError, parse_properties
+from barnabas.config.settings import CLUSTERS_RUN
 from barnabas.config.sole_node import require_sole_node
 from barnabas.config.startup import replace_broker_listeners
 from barnabas.config.values import ConfigError
@@ -67,7 +68,9 @@ def run(arguments: Sequence[str]) -> int:
     try:
         config, warnings = load_config(options)
         require_plaintext((*config.listeners, *config.controller_listeners))
-        require_sole_node(config)
+        require_plaintext_quorum(config.quorum_listener)
+        if not CLUSTERS_RUN:
+            require_sole_node(config)
     except ConfigError as error:
         raise CommandError(f"{error}{command_line_form(error, options)}") from error
     for warning in warnings:

@@ -11,7 +11,8 @@ from types import MappingProxyType
 from typing import NoReturn, Self
 
 from barnabas.config import rules
-from barnabas.config.listeners import ListenerSettings, NodeListeners, resolve_listeners
+from barnabas.config.listeners import ListenerSettings, NodeListeners, QuorumListener, resolve_listeners
+from barnabas.config.quorum import QuorumServer, QuorumVoter, parse_servers, parse_voters
 from barnabas.config.settings import BROKER, READ_ONLY, ConfigError, broker_setting
 from barnabas.config.startup import complete_for_one_node, prepare, single_node_properties
 from barnabas.config.values import Value
@@ -36,13 +37,14 @@ class BrokerConfig:
     """Settings as typed attributes (`num.partitions` is `num_partitions`), or by name through `get`.
 
     Where Kafka has several settings for one thing, the attribute of the first holds the resulting value:
-    `log_retention_ms`, `log_roll_ms`, `log_roll_jitter_ms`, `log_flush_interval_ms`, `log_dirs`,
-    `metadata_log_dir`.
+    `inter_broker_listener_name`, `log_retention_ms`, `log_roll_ms`, `log_roll_jitter_ms`, `log_flush_interval_ms`,
+    `log_dirs`, `metadata_log_dir`.
     """
 
     add_partitions_to_txn_retry_backoff_max_ms: int
     add_partitions_to_txn_retry_backoff_ms: int
     auto_create_topics_enable: bool
+    auto_leader_rebalance_enable: bool
     background_threads: int
     broker_heartbeat_interval_ms: int
     broker_id: int
@@ -50,12 +52,24 @@ class BrokerConfig:
     broker_session_timeout_ms: int
     compression_type: str
     connections_max_idle_ms: int
+    controlled_shutdown_enable: bool
     controller_listener_names: tuple[str, ...]
+    controller_quorum_append_linger_ms: int
+    controller_quorum_auto_join_enable: bool
     controller_quorum_bootstrap_servers: tuple[str, ...]
+    controller_quorum_election_backoff_max_ms: int
+    controller_quorum_election_timeout_ms: int
+    controller_quorum_fetch_max_bytes: int
+    controller_quorum_fetch_snapshot_max_bytes: int
+    controller_quorum_fetch_timeout_ms: int
+    controller_quorum_request_timeout_ms: int
+    controller_quorum_retry_backoff_ms: int
     controller_quorum_voters: tuple[str, ...]
+    controller_socket_timeout_ms: int
     default_replication_factor: int
     delete_topic_enable: bool
     fetch_max_bytes: int
+    follower_replication_throttled_rate: int | None
     group_consumer_assignment_interval_ms: int
     group_consumer_assignors: tuple[str, ...]
     group_consumer_heartbeat_interval_ms: int
@@ -74,10 +88,15 @@ class BrokerConfig:
     group_max_session_timeout_ms: int
     group_max_size: int
     group_min_session_timeout_ms: int
+    initial_broker_registration_timeout_ms: int
+    inter_broker_listener_name: str
     internal_metadata_log_segment_bytes: int | None
+    leader_imbalance_check_interval_seconds: int
+    leader_replication_throttled_rate: int | None
     listener_security_protocol_map: str
     log_cleanup_policy: tuple[str, ...]
     log_dir: tuple[str, ...]
+    log_dir_failure_timeout_ms: int
     log_dirs: tuple[str, ...]
     log_flush_interval_messages: int
     log_flush_interval_ms: int
@@ -119,6 +138,7 @@ class BrokerConfig:
     node_id: int
     num_partitions: int
     num_recovery_threads_per_data_dir: int
+    num_replica_fetchers: int
     offset_metadata_max_bytes: int
     offsets_commit_timeout_ms: int
     offsets_load_buffer_size: int
@@ -131,12 +151,26 @@ class BrokerConfig:
     producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
     queued_max_request_bytes: int
+    replica_fetch_backoff_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_min_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_wait_max_ms: int
     replica_high_watermark_checkpoint_interval_ms: int
+    replica_lag_time_max_ms: int
+    replica_selector_class: str | None
+    replica_socket_receive_buffer_bytes: int
+    replica_socket_timeout_ms: int
+    replication_quota_window_num: int
+    replication_quota_window_size_seconds: int
     request_timeout_ms: int
+    security_inter_broker_protocol: str
     share_coordinator_state_topic_min_isr: int
     share_coordinator_state_topic_num_partitions: int
     share_coordinator_state_topic_replication_factor: int
     share_coordinator_state_topic_segment_bytes: int
+    socket_connection_setup_timeout_max_ms: int
+    socket_connection_setup_timeout_ms: int
     socket_listen_backlog_size: int
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
@@ -152,6 +186,7 @@ class BrokerConfig:
     transaction_state_log_segment_bytes: int
     transactional_id_expiration_ms: int
     unclean_leader_election_enable: bool
+    unclean_leader_election_interval_ms: int
 
     def __init__(
         self,
@@ -171,6 +206,7 @@ class BrokerConfig:
         self.__dict__["_listeners"] = self._resolve_listeners()
         self.__dict__.update({name: self.get(name.replace("_", ".")) for name in _ATTRIBUTES})
         self.__dict__.update(
+            inter_broker_listener_name=self._listeners.inter_broker_name,
             log_dirs=rules.data_dirs(self.get),
             log_flush_interval_ms=rules.flush_interval_ms(self.get),
             log_retention_ms=rules.retention_ms(self.get),
@@ -197,7 +233,8 @@ class BrokerConfig:
     ) -> tuple[Self, list[str]]:
         """The configuration of a properties file with command-line overrides, and any warnings to print."""
         given, warnings = prepare({**properties, **(overrides or {})})
-        return cls(complete_for_one_node(given)), warnings
+        config = cls(complete_for_one_node(given))
+        return config, [*warnings, *rules.advice(config.get)]
 
     @classmethod
     def for_single_node(
@@ -243,6 +280,30 @@ class BrokerConfig:
             if key in layer:
                 return BROKER[name].parse(layer[key])
         return None
+
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self.process_roles
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self.process_roles
+
+    @property
+    def quorum_servers(self) -> tuple[QuorumServer, ...]:
+        """Where controllers are looked for: the bootstrap servers, else the addresses of the voters."""
+        servers = parse_servers(self.controller_quorum_bootstrap_servers)
+        return servers or tuple(QuorumServer(voter.host, voter.port) for voter in self.quorum_voters)
+
+    @property
+    def quorum_voters(self) -> tuple[QuorumVoter, ...]:
+        """The voters that the settings name; empty where they are in the metadata log."""
+        return parse_voters(self.controller_quorum_voters)
+
+    @property
+    def quorum_listener(self) -> QuorumListener:
+        """The controllers' listener by which this node reaches them; a node that is only a broker has none itself."""
+        return self._listeners.quorum
 
     @property
     def listeners(self) -> tuple[Listener, ...]:

@@ -17,6 +17,13 @@ SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 WILDCARD_HOSTS = ("0.0.0.0", "::")  # noqa: S104 (named here to be refused as an advertised address)
 
 
+class QuorumListener(NamedTuple):
+    """The listener by which a node reaches the controllers: the first of `controller.listener.names`."""
+
+    name: str
+    security_protocol: str
+
+
 def parse_protocol_map(text: str) -> dict[str, str]:
     """`listener.security.protocol.map`: security protocol by listener name; names are upper case."""
     key = "listener.security.protocol.map"
@@ -86,6 +93,16 @@ def require_plaintext(listeners: Iterable[Listener]) -> None:
             )
 
 
+def require_plaintext_quorum(listener: QuorumListener) -> None:
+    """Rejects controllers that are reached by a security protocol which this version does not support."""
+    if listener.security_protocol != PLAINTEXT:
+        raise ConfigError(
+            "controller.listener.names",
+            f"controllers are reached by listener {listener.name}, which uses {listener.security_protocol}; that is "
+            "not supported yet, and only PLAINTEXT listeners can be used",
+        )
+
+
 def advertise(
     listeners: Iterable[Listener], advertised: tuple[Listener, ...] | None, canonical_host: str | None = None
 ) -> tuple[Listener, ...]:
@@ -98,19 +115,25 @@ def advertise(
     for listener in advertised or listeners:
         if listener.host not in WILDCARD_HOSTS:
             continue
-        suggested = listener._replace(host=canonical_host or canonical_host_name())
         if advertised:
-            problem = (
-                f"{key} cannot use the nonroutable meta-address {listener.host}. Use a routable IP address, such as"
-            )
-        else:
-            problem = f"{listener} listens on all interfaces, so clients need an address to connect to; add"
+            raise _nonroutable(listener, canonical_host or canonical_host_name())
+        suggested = listener._replace(host=canonical_host or canonical_host_name())
+        problem = f"{listener} listens on all interfaces, so clients need an address to connect to; add"
         raise ConfigError(
             key, f"{problem} {key}={suggested} (or the name or address by which clients reach this machine)"
         )
     return tuple(
         listener if listener.host else listener._replace(host=canonical_host or canonical_host_name())
         for listener in advertised or listeners
+    )
+
+
+def _nonroutable(listener: Listener, host: str) -> ConfigError:
+    key = "advertised.listeners"
+    return ConfigError(
+        key,
+        f"{key} cannot use the nonroutable meta-address {listener.host}. Use a routable IP address, such as "
+        f"{key}={listener._replace(host=host)} (or the name or address by which others reach this machine)",
     )
 
 
@@ -128,6 +151,8 @@ class NodeListeners(NamedTuple):
     controller: tuple[Listener, ...]
     advertised: tuple[Listener, ...]
     advertised_controller: tuple[Listener, ...]
+    inter_broker_name: str
+    quorum: QuorumListener
 
 
 class ListenerSettings(NamedTuple):
@@ -153,20 +178,24 @@ def resolve_listeners(given: ListenerSettings) -> NodeListeners:
     refuse_shared_ports("listeners", listeners)
     controllers = tuple(listener for listener in listeners if listener.name in controller_names)
     brokers = tuple(listener for listener in listeners if listener.name not in controller_names)
-    _require_roles_to_fit(given.roles, brokers, controllers)
+    _require_roles_to_fit(given.roles, listeners, controllers, controller_names)
+    _require_protocols(controller_names, protocols)
     advertised = None
     if given.advertised is not None:
         advertised = parse_listeners("advertised.listeners", given.advertised, protocols)
-        _require_known_names(advertised, listeners)
-    own_advertised = tuple(one for one in advertised or () if one.name not in controller_names)
+    inter_broker_name = _inter_broker_name(given, protocols)
+    own_advertised: tuple[Listener, ...] = ()
     if "broker" in given.roles:
-        _require_inter_broker_listener(_inter_broker_name(given, protocols), own_advertised or brokers)
-    _require_early_listeners(given.early_start, {listener.name for listener in listeners} | {*controller_names})
+        own_advertised = tuple(one for one in advertised or brokers if one.name not in controller_names)
+        _require_advertised(own_advertised, listeners, inter_broker_name)
+    _require_early_listeners(given.early_start, {listener.name for listener in listeners})
     return NodeListeners(
         broker=brokers,
         controller=controllers,
-        advertised=advertise(brokers, own_advertised or None),
+        advertised=advertise(brokers, own_advertised if advertised else None),
         advertised_controller=_advertise_controllers(controllers, advertised or ()),
+        inter_broker_name=inter_broker_name,
+        quorum=QuorumListener(controller_names[0], protocols[controller_names[0]]),
     )
 
 
@@ -181,31 +210,63 @@ def _protocols_with_controllers(given: ListenerSettings, controller_names: tuple
 
 
 def _require_roles_to_fit(
-    roles: tuple[str, ...], brokers: tuple[Listener, ...], controllers: tuple[Listener, ...]
+    roles: tuple[str, ...],
+    listeners: tuple[Listener, ...],
+    controllers: tuple[Listener, ...],
+    controller_names: tuple[str, ...],
 ) -> None:
     key = "controller.listener.names"
-    if "controller" in roles and not controllers:
-        raise ConfigError(
-            key, f"{key} must contain at least one value appearing in listeners when process.roles has controller"
-        )
-    if "controller" not in roles and controllers:
-        raise ConfigError(
-            key, f"{key} must not contain {controllers[0].name}, which is in listeners, when process.roles=broker"
-        )
-    if "broker" in roles and not brokers:
-        raise ConfigError("listeners", f"listeners has no listener for clients: all of them are in {key}")
-    if "broker" not in roles and brokers:
-        raise ConfigError("listeners", f"listener {brokers[0]} must be in {key} when process.roles=controller")
-
-
-def _require_known_names(advertised: tuple[Listener, ...], listeners: tuple[Listener, ...]) -> None:
-    names = [listener.name for listener in listeners]
-    for listener in advertised:
-        if listener.name not in names:
+    if "controller" not in roles:
+        if controllers:
             raise ConfigError(
-                "advertised.listeners",
-                f"advertised.listeners has {listener}, but listeners has only {', '.join(names)}",
+                key,
+                f"{key} must not contain a value appearing in the 'listeners' configuration when running KRaft with "
+                f"just the broker role: {controllers[0].name} does",
             )
+        return
+    if "broker" not in roles and len(controllers) < len(listeners):
+        other = next(listener for listener in listeners if listener not in controllers)
+        raise ConfigError(
+            "listeners",
+            f"The listeners config must only contain KRaft controller listeners from {key} when "
+            f"process.roles=controller: {other} is none",
+        )
+    appearing = "appearing in the 'listeners' configuration when running the KRaft controller role"
+    if not controllers:
+        raise ConfigError(key, f"{key} must contain at least one value {appearing}")
+    if len(controllers) < len(controller_names):
+        raise ConfigError(key, f"{key} must only contain values {appearing}")
+
+
+def _require_protocols(controller_names: tuple[str, ...], protocols: Mapping[str, str]) -> None:
+    """Controllers are reached by their listener's protocol, also where this node does not have that listener."""
+    key, map_key = "controller.listener.names", "listener.security.protocol.map"
+    for name in controller_names:
+        if name not in protocols:
+            raise ConfigError(
+                key,
+                f"Controller listener with name {name} defined in {key} not found in {map_key}  (an explicit security "
+                f"mapping for each controller listener is required if {map_key} is non-empty, or if there are security "
+                "protocols other than PLAINTEXT in use)",
+            )
+
+
+def _require_advertised(advertised: tuple[Listener, ...], listeners: tuple[Listener, ...], inter_broker: str) -> None:
+    """A broker must advertise listeners that it has, among them the one for other brokers."""
+    if not advertised:
+        raise ConfigError(
+            "listeners",
+            "There must be at least one broker advertised listener. "
+            "Perhaps all listeners appear in controller.listener.names?",
+        )
+    _require_inter_broker_listener(inter_broker, advertised)
+    names, own_names = [each.name for each in advertised], [each.name for each in listeners]
+    if not {*names} <= {*own_names}:
+        raise ConfigError(
+            "advertised.listeners",
+            "advertised.listeners listener names must be equal to or a subset of the ones defined in listeners. "
+            f"Found {','.join(names)}. The valid options based on the current configuration are {','.join(own_names)}",
+        )
 
 
 def _inter_broker_name(given: ListenerSettings, protocols: Mapping[str, str]) -> str:
@@ -230,8 +291,8 @@ def _require_inter_broker_listener(name: str, advertised: tuple[Listener, ...]) 
         require_plaintext(advertised)
         raise ConfigError(
             key,
-            f"{key} must be a listener name defined in advertised.listeners, and {name} is not. "
-            f"The valid options based on currently configured listeners are {','.join(names)}",
+            f"{key} must be a listener name defined in advertised.listeners. The valid options based on currently "
+            f"configured listeners are {','.join(names)}; {name} is not among them",
         )
 
 
@@ -248,6 +309,9 @@ def _require_early_listeners(early: tuple[str, ...], names: set[str]) -> None:
 def _advertise_controllers(controllers: tuple[Listener, ...], advertised: tuple[Listener, ...]) -> tuple[Listener, ...]:
     """A controller listener is advertised with its advertised address, else its own, else this machine's name."""
     by_name = {listener.name: listener for listener in advertised}
+    for listener in controllers:
+        if listener.name in by_name and by_name[listener.name].host in WILDCARD_HOSTS:
+            raise _nonroutable(by_name[listener.name], canonical_host_name())
     addresses = (by_name.get(listener.name, listener) for listener in controllers)
     return tuple(
         address._replace(host=canonical_host_name()) if address.host in ("", *WILDCARD_HOSTS) else address

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 
+from barnabas.config import quorum
 from barnabas.config.values import ConfigError, Value
 
 Get = Callable[[str], Value]
@@ -97,15 +98,11 @@ def connection_limits(overrides: str) -> dict[str, int]:
 def check(get: Get) -> None:
     """Checks all rules between settings except those about listeners."""
     _check_node_id(get)
+    _check_quorum(get)
+    _check_replication(get)
     _check_limits(get)
     _check_log_dirs(get)
     _check_consumer_groups(get)
-    if whole(get, "replica.socket.timeout.ms") < whole(get, "replica.fetch.wait.max.ms"):
-        raise ConfigError(
-            "replica.socket.timeout.ms",
-            "replica.socket.timeout.ms should always be at least replica.fetch.wait.max.ms "
-            "to prevent unnecessary socket timeouts",
-        )
 
 
 def _check_consumer_groups(get: Get) -> None:
@@ -141,14 +138,48 @@ def _check_node_id(get: Get) -> None:
             "broker.id",
             f"You must set `node.id` to the same value as `broker.id`. The values are {node_id} and {broker_id}.",
         )
-    voters = words(get, "controller.quorum.voters")
-    voter_ids = [int(voter.partition("@")[0]) for voter in voters]
-    if voters and "controller" in words(get, "process.roles") and node_id not in voter_ids:
+
+
+def _check_quorum(get: Get) -> None:
+    roles = words(get, "process.roles")
+    quorum.check_voters(roles, whole(get, "node.id"), quorum.parse_voters(words(get, quorum.VOTERS)))
+    quorum.check_auto_join(roles, is_enabled=bool(get(quorum.AUTO_JOIN)))
+
+
+def _check_replication(get: Get) -> None:
+    socket_timeout, wait_max, lag_max = (
+        "replica.socket.timeout.ms",
+        "replica.fetch.wait.max.ms",
+        "replica.lag.time.max.ms",
+    )
+    if whole(get, socket_timeout) < whole(get, wait_max):
         raise ConfigError(
-            "controller.quorum.voters",
-            f"If process.roles contains the 'controller' role, the node id {node_id} must be included "
-            f"in the set of voters controller.quorum.voters={','.join(voters)}",
+            socket_timeout,
+            f"{socket_timeout} should always be at least {wait_max} to prevent unnecessary socket timeouts",
         )
+    if whole(get, wait_max) > whole(get, lag_max):
+        raise ConfigError(
+            wait_max,
+            f"{wait_max} should always be less than or equal to {lag_max} to prevent frequent changes in ISR",
+        )
+
+
+def advice(get: Get) -> list[str]:
+    """What a node may do and hardly anybody wants: Kafka starts too, and complains."""
+    notes = []
+    interval, session = "broker.heartbeat.interval.ms", "broker.session.timeout.ms"
+    if whole(get, interval) * 2 > whole(get, session):
+        notes.append(
+            f"{interval} ({whole(get, interval)} ms) must be less than or equal to half of the {session} "
+            f"({whole(get, session)} ms): a broker whose heartbeat is late by as much loses its lease"
+        )
+    names = words(get, "controller.listener.names")
+    if len(names) > 1 and "controller" not in words(get, "process.roles"):
+        notes.append(
+            "controller.listener.names has multiple entries; only the first will be used since process.roles=broker: "
+            f"{', '.join(names)}"
+        )
+    return notes
 
 
 def _check_limits(get: Get) -> None:

@@ -1,7 +1,8 @@
 """Rejects settings that need other nodes: this version runs as the sole node of its cluster, broker and controller.
 
 The check comes first at startup, before any folder is touched. If a node ignored that its settings name others, it
-would format an empty folder as a cluster of its own and accept writes that were meant for theirs.
+would format an empty folder as a cluster of its own and accept writes that were meant for theirs. With
+`settings.CLUSTERS_RUN` the check is over.
 """
 
 import socket

@@ -6,7 +6,7 @@ Old names are translated, and there are warnings about settings that are unknown
 
 from collections.abc import Mapping
 
-from barnabas.config import legacy
+from barnabas.config import legacy, quorum
 from barnabas.config.listeners import PLAINTEXT
 from barnabas.config.settings import BROKER, ConfigError, did_you_mean
 from barnabas.net.endpoint import Listener
@@ -98,6 +98,8 @@ def complete_for_one_node(given: Mapping[str, str]) -> dict[str, str]:
     for name, setting in BROKER.items():
         if setting.required and not complete.get(name):
             raise ConfigError(name, f'Missing required configuration "{name}" which has no default value.')
+    if "process.roles" in given:
+        quorum.require_named_quorum(complete.get(quorum.VOTERS, ""), complete.get(quorum.BOOTSTRAP_SERVERS, ""))
     return complete
 
 

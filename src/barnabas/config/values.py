@@ -243,22 +243,41 @@ def _offset_reset(key: str, value: Value) -> None:
         raise invalid(key, value, reason)
 
 
-def _list_in_form(form: str, pattern: str) -> Check:
-    def check(key: str, value: Value) -> None:
-        assert isinstance(value, tuple)
-        if not all(re.fullmatch(pattern, entry) for entry in value):
-            reason = f"Each entry should be in the form `{form}`."
-            raise ConfigError(key, f"Invalid configuration value for {key}. {reason}")
+def _quorum_servers(key: str, value: Value) -> None:
+    assert isinstance(value, tuple)
+    for entry in value:
+        if not re.fullmatch(_HOST_AND_PORT, entry):
+            form = 'Each entry should be in the form "{host}:{port}"'
+            raise ConfigError(key, f"Failed to parse host name from {entry} for the configuration {key}. {form}")
+        _require_port(key, entry)
 
-    return check
+
+def _quorum_voters(key: str, value: Value) -> None:
+    assert isinstance(value, tuple)
+    form = "Each entry should be in the form `{id}@{host}:{port}`."
+    for entry in value:
+        node_id, at, address = entry.partition("@")
+        if not at:
+            raise ConfigError(key, f"Invalid configuration value for {key}. {form}")
+        if len(node_id) > 10 or not re.fullmatch(_WHOLE_NUMBER, node_id):
+            raise ConfigError(key, f"Failed to parse voter ID as an integer from {node_id}")
+        if not re.fullmatch(_HOST_AND_PORT, address):
+            raise ConfigError(key, f"Failed to parse host name from entry {entry} for the configuration {key}. {form}")
+        _require_port(key, entry)
+
+
+def _require_port(key: str, entry: str) -> None:
+    port = int(entry.rpartition(":")[2])
+    if port > 65535:
+        raise ConfigError(key, f"port out of range:{port} in {key}")
 
 
 _SPECIAL_CHECKS: dict[str, Check] = {
     "list": _any_list,
     "non-empty list": _non_empty_list,
     "non-empty string": _non_empty_string,
-    "list of id@host:port": _list_in_form("{id}@{host}:{port}", f"[0-9]+@{_HOST_AND_PORT}"),
-    "list of host:port": _list_in_form("{host}:{port}", _HOST_AND_PORT),
+    "list of id@host:port": _quorum_voters,
+    "list of host:port": _quorum_servers,
     _THROTTLED_REPLICAS: _throttled_replicas,
     _DURATION_CHOICE: _offset_reset,
 }

@@ -25,6 +25,7 @@ FILE = """
 process.roles=broker,controller
 node.id=7
 controller.listener.names=CONTROLLER
+controller.quorum.bootstrap.servers=127.0.0.1:19093
 listeners=PLAINTEXT://127.0.0.1:19092,CONTROLLER://127.0.0.1:19093
 log.dirs=/from/the/file
 num.partitions=5

@@ -22,6 +22,7 @@ def node(**settings: str) -> BrokerConfig:
         "process.roles": "broker,controller",
         "node.id": "1",
         "controller.listener.names": "CONTROLLER",
+        "controller.quorum.bootstrap.servers": "localhost:9093",
         "listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
         **{name.replace("_", "."): value for name, value in settings.items()},
     }
@@ -98,7 +99,7 @@ def test_a_broken_map_is_refused(protocol_map: str, complaint: str) -> None:
         ("PLAINTEXT://localhost:9092,CONTROLLER://localhost:9092", "Each listener must have a different port"),
         ("PLAINTEXT://a:1,PLAINTEXT://b:2,CONTROLLER://localhost:9093", "contains PLAINTEXT more than once"),
         ("PLAINTEXT://localhost:9092", "controller.listener.names must contain at least one value"),
-        ("CONTROLLER://localhost:9093", "listeners has no listener for clients"),
+        ("CONTROLLER://localhost:9093", "There must be at least one broker advertised listener."),
     ],
 )
 def test_listeners_that_do_not_fit_together_are_refused(listeners: str, complaint: str) -> None:
@@ -161,7 +162,14 @@ def test_a_controller_may_be_advertised_under_another_address() -> None:
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        ({"advertised_listeners": "SSL://h:1"}, "advertised.listeners has SSL://h:1, but listeners has only"),
+        (
+            {"advertised_listeners": "PLAINTEXT://h:1,SSL://h:2"},
+            (
+                "advertised.listeners listener names must be equal to or a subset of the ones defined in listeners. "
+                "Found PLAINTEXT,SSL. The valid options based on the current configuration are PLAINTEXT,CONTROLLER"
+            ),
+        ),
+        ({"advertised_listeners": "PLAINTEXT://h:1,CONTROLLER://0.0.0.0:2"}, "the nonroutable meta-address 0.0.0.0"),
         ({"inter_broker_listener_name": "NOPE"}, "not found in listener.security.protocol.map"),
         ({"inter_broker_listener_name": "SSL"}, "must be a listener name defined in advertised.listeners"),
         (
@@ -169,8 +177,8 @@ def test_a_controller_may_be_advertised_under_another_address() -> None:
             "Only one of inter.broker.listener.name and security.inter.broker.protocol should be set.",
         ),
         ({"early_start_listeners": "FOO"}, "early.start.listeners contains listener FOO"),
-        ({"process_roles": "broker"}, "must not contain CONTROLLER"),
-        ({"process_roles": "controller"}, "must be in controller.listener.names"),
+        ({"process_roles": "broker"}, "must not contain a value appearing in the 'listeners' configuration"),
+        ({"process_roles": "controller"}, "The listeners config must only contain KRaft controller listeners"),
     ],
 )
 def test_names_that_lead_nowhere_are_refused(settings: dict[str, str], complaint: str) -> None:

@@ -18,6 +18,7 @@ def node(**settings: str) -> BrokerConfig:
         "process.roles": "broker,controller",
         "node.id": "1",
         "controller.listener.names": "CONTROLLER",
+        "controller.quorum.bootstrap.servers": "localhost:9093",
         "listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
         **{name.replace("_", "."): value for name, value in settings.items()},
     }

@@ -11,6 +11,7 @@ KRAFT = {
     "process.roles": "broker,controller",
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
+    "controller.quorum.bootstrap.servers": "localhost:9093",
     "listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
 }
 
