@@ -145,7 +145,8 @@ class KafkaNode:
         self.data_dir = self._work_dir / "data" if data_dir is None else Path(data_dir)
         self._reservations = [_reserved_port(), _reserved_port()]
         self.port, self.controller_port = (each.getsockname()[1] for each in self._reservations)
-        self._extra_properties = dict(properties or {})
+        self.properties = dict(properties or {})
+        """Added to those of a node on its own, at its next start."""
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -271,7 +272,7 @@ class KafkaNode:
             "transaction.state.log.min.isr": "1",
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",
-            **self._extra_properties,
+            **self.properties,
         }
         file = self._work_dir / "server.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))

@@ -26,6 +26,7 @@ COMMANDS = {
     "start": Command("barnabas.cli.start_command", "run a node in the foreground"),
     "format": Command("barnabas.cli.formatting.format_command", "prepare the folders of a node of a cluster"),
     "random-uuid": Command("barnabas.cli.formatting.random_uuid_command", "print an id for a cluster or a directory"),
+    "cluster": Command("barnabas.cli.cluster_command", "show the nodes of a cluster and how far behind they are"),
     "topic": Command("barnabas.cli.topic_command", "list, create, describe, alter and delete topics"),
     "produce": Command("barnabas.cli.produce_command", "send lines of text to a topic"),
     "consume": Command("barnabas.cli.consume_command", "print the records of a topic"),

@@ -100,8 +100,8 @@ def parse_feature(text: str) -> tuple[str, int]:
 def release_level(release: str) -> int:
     """The metadata.version of a release: 4.0, 4.0.1 and 4.0-IV3 are all the last one of 4.0."""
     wanted = ".".join(release.strip().split(".")[:2])
-    for level, name in reversed(VERSION_NAMES.items()):
-        if wanted in (name, name.partition("-")[0]):
+    for level in sorted(VERSION_NAMES, reverse=True):
+        if wanted in (VERSION_NAMES[level], VERSION_NAMES[level].partition("-")[0]):
             return level
     known = ", ".join(VERSION_NAMES.values())
     raise FeatureError(f"Unknown metadata.version '{release}'. Supported metadata.version are: {known}")
