@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from barnabas.cli.command_line import (
     Parser,
     parse_address,
     parse_pair,
+    positive_int,
 )
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import require_plaintext, require_plaintext_quorum
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from barnabas.net.endpoint import Listener
 
 DEFAULT_DATA_DIR = "./barnabas-data"
+CLUSTER_PROPERTIES = "cluster.properties"
+"""What `--nodes` leaves in its folder."""
 LOG_LEVELS = ("debug", "info", "warning", "error")
 DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
 EPILOG = """examples:
@@ -45,6 +49,8 @@ EPILOG = """examples:
 
 --listen takes HOST:PORT; PORT alone, for this machine only; or HOST alone, for port 9092. Port 0 is any free port.
 0.0.0.0 is every interface, and advertised.listeners must then say which address clients are to use.
+With --nodes, node 1 has that port, node 2 the next one, and so on; the ports of the controllers follow. The folder
+remembers them. A node that dies is started again.
 An empty folder is formatted. SIGTERM or Ctrl-C stops the node cleanly; a second one stops it at once.
 """
 
@@ -64,6 +70,10 @@ class LineFormatter(logging.Formatter):
 
 def run(arguments: Sequence[str]) -> int:
     options = build_parser().parse(arguments)
+    if options.nodes is not None:
+        from barnabas.cli.supervisor.nodes_command import start_nodes
+
+        return start_nodes(options)
     set_up_log(options.log_level)
     try:
         config, warnings = load_config(options)
@@ -73,13 +83,27 @@ def run(arguments: Sequence[str]) -> int:
             require_sole_node(config)
     except ConfigError as error:
         raise CommandError(f"{error}{command_line_form(error, options)}") from error
+    refuse_folder_of_cluster(config.log_dirs)
     for warning in warnings:
         logger.warning("%s", warning)
     return serve(config)
 
 
+def refuse_folder_of_cluster(folders: Iterable[str]) -> None:
+    """Keeps one node from settling among the folders of several."""
+    for folder in folders:
+        if os.path.exists(f"{folder}/{CLUSTER_PROPERTIES}"):
+            raise CommandError(f"{folder} has a cluster of several nodes: start it with --nodes, or use another folder")
+
+
 def build_parser() -> Parser:
-    parser = Parser("barnabas start", "Run a node in the foreground.", EPILOG)
+    parser = Parser("barnabas start", "Run a node in the foreground, or several as a cluster.", EPILOG)
+    parser.add_argument(
+        "--nodes",
+        type=positive_int,
+        metavar="N",
+        help="run N nodes of one cluster on this machine, each in a folder and a process of its own; see below",
+    )
     parser.add_argument("--data-dir", metavar="DIR", help=f"where all data is stored (default {DEFAULT_DATA_DIR})")
     parser.add_argument(
         "--listen",

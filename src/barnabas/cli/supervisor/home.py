@@ -1,0 +1,132 @@
+"""The folder of a cluster on one machine: what it remembers, and the folders of its nodes.
+
+DIR/cluster.properties    the cluster's id, its ports and its voters, as first chosen
+DIR/node-1.properties     the settings of node 1, written anew at every start
+DIR/node-1                the data of node 1
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING
+
+from barnabas.cli.command_line import CommandError
+from barnabas.cli.formatting.folders import FormatError, FormatRequest, format_folders, random_id
+from barnabas.cli.start_command import CLUSTER_PROPERTIES
+from barnabas.cli.supervisor.layout import (
+    CONTROLLER_HOST,
+    CONTROLLER_LISTENER,
+    LayoutError,
+    consecutive_ports,
+    format_layout,
+    make_layout,
+    node_properties,
+    parse_layout,
+    require_same_cluster,
+    voter_count,
+)
+from barnabas.config.properties import format_properties
+from barnabas.log.folder.checkpoints import read_text, write_text
+from barnabas.log.folder.data_dir import LOCK
+from barnabas.log.folder.meta_properties import META_PROPERTIES
+from barnabas.ports import SystemClock, SystemDisk, SystemRandom
+from barnabas.protocol import uuids
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.cli.supervisor.layout import Layout
+
+
+class Home:
+    """A cluster's folder, locked for this process."""
+
+    def __init__(self, path: str) -> None:
+        self.path = os.path.abspath(path)
+        self._disk = SystemDisk()
+        self._disk.make_folders(self.path)
+        if self._disk.exists(f"{self.path}/{META_PROPERTIES}"):
+            raise CommandError(
+                f"{self.path} has the data of one node: start it without --nodes, or use another --data-dir"
+            )
+        try:
+            self._lock = self._disk.lock(f"{self.path}/{LOCK}")
+        except BlockingIOError:
+            raise CommandError(
+                f"{self.path} is in use by another process, which holds {self.path}/{LOCK}: stop it, or use another "
+                "folder"
+            ) from None
+
+    def close(self) -> None:
+        self._disk.close(self._lock)
+
+    def layout(self, nodes: int, listen: tuple[str, int] | None, default_listen: tuple[str, int]) -> Layout:
+        """The layout that the folder remembers, else a new one, which it remembers from now on."""
+        file = f"{self.path}/{CLUSTER_PROPERTIES}"
+        text = read_text(self._disk, file)
+        try:
+            if text is not None:
+                layout = parse_layout(text)
+                require_same_cluster(layout, self.path, nodes=nodes, listen=listen)
+                return layout
+            layout = new_layout(nodes, *(listen or default_listen))
+        except LayoutError as error:
+            where = f"{file} " if text is not None and not str(error).startswith(self.path) else ""
+            raise CommandError(f"{where}{error}") from error
+        write_text(self._disk, file, format_layout(layout))
+        return layout
+
+    def node_folder(self, node_id: int) -> str:
+        return f"{self.path}/node-{node_id}"
+
+    def config_file(self, node_id: int) -> str:
+        return f"{self.path}/node-{node_id}.properties"
+
+    def format_nodes(self, layout: Layout) -> None:
+        """Formats the folders of nodes that have not been formatted yet."""
+        for node_id in layout.node_ids:
+            folder = self.node_folder(node_id)
+            request = FormatRequest(
+                cluster_id=layout.cluster_id,
+                node_id=node_id,
+                folders=(folder,),
+                metadata_folder=folder,
+                controller_listener_name=CONTROLLER_LISTENER,
+                initial_controllers=layout.voters,
+                ignore_formatted=True,
+            )
+            try:
+                for _ in format_folders(request, disk=self._disk, clock=SystemClock(), random=SystemRandom()):
+                    pass
+            except FormatError as error:
+                raise CommandError(str(error)) from error
+
+    def write_configs(self, layout: Layout, given: Mapping[str, str]) -> None:
+        machine = socket.gethostname()
+        for node_id in layout.node_ids:
+            properties = node_properties(layout, node_id, self.node_folder(node_id), given, machine=machine)
+            write_text(self._disk, self.config_file(node_id), format_properties(properties))
+
+
+def new_layout(nodes: int, host: str, port: int) -> Layout:
+    random = SystemRandom()
+    ports = consecutive_ports(port, nodes) if port else free_ports(host, nodes)
+    directory_ids = [random_id(random) for _ in range(voter_count(nodes))]
+    return make_layout(uuids.to_text(random_id(random)), host, nodes, ports, directory_ids)
+
+
+def free_ports(host: str, nodes: int) -> tuple[int, ...]:
+    """Ports that nobody uses now, for clients and then for controllers; all are held until the last is found."""
+    hosts = [host] * nodes + [CONTROLLER_HOST] * voter_count(nodes)
+    held = []
+    try:
+        for each in hosts:
+            family = socket.AF_INET6 if ":" in each else socket.AF_INET
+            held.append(socket.create_server((each, 0), family=family))
+        return tuple(server.getsockname()[1] for server in held)
+    except OSError as error:
+        raise CommandError(f"no free port at {host}: {error.strerror or error}") from error
+    finally:
+        for server in held:
+            server.close()

@@ -1,0 +1,206 @@
+"""Who is who in a cluster on one machine: ports, roles, folders and settings of each node. Pure.
+
+Nodes have the ids 1 … N. The first of them are voters of the quorum as well as brokers: one voter for one or two nodes,
+three for three or four, five beyond; the others are only brokers. Clients connect to PORT, PORT+1 …; the controllers'
+ports follow, on loopback, because nobody from elsewhere has to reach them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from barnabas.config.initial_controllers import (
+    InitialController,
+    format_initial_controllers,
+    parse_initial_controllers,
+)
+from barnabas.config.listeners import WILDCARD_HOSTS
+from barnabas.config.properties import format_properties, parse_properties
+from barnabas.net.endpoint import Listener
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from barnabas.protocol.uuids import Uuid
+
+PORT_MAX: Final = 65_535
+CONTROLLER_HOST: Final = "127.0.0.1"
+CLIENT_LISTENER: Final = "PLAINTEXT"
+CONTROLLER_LISTENER: Final = "CONTROLLER"
+REPLICAS_MAX: Final = 3
+"""Replicas of internal topics where there are nodes enough."""
+NODES_FOR_MIN_ISR_OF_TWO: Final = 3
+
+DECIDED: Final = frozenset(
+    {
+        "advertised.listeners",
+        "broker.id",
+        "controller.listener.names",
+        "controller.quorum.bootstrap.servers",
+        "controller.quorum.voters",
+        "inter.broker.listener.name",
+        "listener.security.protocol.map",
+        "listeners",
+        "log.dir",
+        "log.dirs",
+        "metadata.log.dir",
+        "node.id",
+        "process.roles",
+        "security.inter.broker.protocol",
+    }
+)
+"""Settings in which the nodes differ, or on which they must agree: the layout decides them."""
+
+
+class LayoutError(ValueError):
+    """There is no such cluster; the message says why."""
+
+
+class Layout(NamedTuple):
+    """A cluster on one machine, as its folder remembers it."""
+
+    cluster_id: str
+    host: str
+    client_ports: tuple[int, ...]
+    voters: tuple[InitialController, ...]
+
+    @property
+    def node_ids(self) -> range:
+        return range(1, len(self.client_ports) + 1)
+
+    def is_voter(self, node_id: int) -> bool:
+        return any(voter.node_id == node_id for voter in self.voters)
+
+    def client_address(self, node_id: int) -> str:
+        return address_text(self.host, self.client_ports[node_id - 1])
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients take as `bootstrap.servers`."""
+        return ",".join(map(self.client_address, self.node_ids))
+
+
+def voter_count(nodes: int) -> int:
+    if nodes <= 2:
+        return 1
+    return 3 if nodes <= 4 else 5
+
+
+def consecutive_ports(port: int, nodes: int) -> tuple[int, ...]:
+    """The ports of all clients' listeners, and then those of the controllers."""
+    ports = tuple(range(port, port + nodes + voter_count(nodes)))
+    if ports[-1] > PORT_MAX:
+        raise LayoutError(
+            f"{nodes} nodes from port {port} on need ports up to {ports[-1]}, and there are only {PORT_MAX}: "
+            "use a lower port"
+        )
+    return ports
+
+
+def make_layout(cluster_id: str, host: str, nodes: int, ports: Sequence[int], directory_ids: Sequence[Uuid]) -> Layout:
+    """`ports` are those of the clients' listeners, then of the controllers; `directory_ids` are the voters'."""
+    controllers = zip(ports[nodes:], directory_ids, strict=True)
+    voters = tuple(
+        InitialController(node_id, CONTROLLER_HOST, port, directory_id)
+        for node_id, (port, directory_id) in enumerate(controllers, start=1)
+    )
+    assert len(voters) == voter_count(nodes)
+    return Layout(cluster_id, host, tuple(ports[:nodes]), voters)
+
+
+def format_layout(layout: Layout) -> str:
+    """The text of `cluster.properties`."""
+    return format_properties(
+        {
+            "version": "1",
+            "cluster.id": layout.cluster_id,
+            "host": layout.host,
+            "client.ports": ",".join(map(str, layout.client_ports)),
+            "voters": format_initial_controllers(layout.voters),
+        }
+    )
+
+
+def parse_layout(text: str) -> Layout:
+    """The layout that `format_layout` wrote. Raises LayoutError for anything else."""
+    try:
+        properties = parse_properties(text)
+        if properties["version"] != "1":
+            raise LayoutError(f"has version {properties['version']}, only 1 is supported")
+        ports = tuple(int(port) for port in properties["client.ports"].split(","))
+        voters = parse_initial_controllers(properties["voters"])
+        return Layout(properties["cluster.id"], properties["host"], ports, voters)
+    except KeyError as missing:
+        raise LayoutError(f"has no {missing.args[0]}") from None
+    except LayoutError:
+        raise
+    except ValueError as error:
+        raise LayoutError(f"cannot be read: {error}") from None
+
+
+def require_same_cluster(layout: Layout, folder: str, *, nodes: int, listen: tuple[str, int] | None) -> None:
+    """Refuses to start the cluster of a folder with another number of nodes, or elsewhere: its nodes, and those who
+    know it, would look for each other at the old addresses."""
+    if nodes != len(layout.client_ports):
+        raise LayoutError(
+            f"{folder} has a cluster of {len(layout.client_ports)} nodes, not of {nodes}: "
+            f"start it with --nodes {len(layout.client_ports)}, or use another folder"
+        )
+    if listen is None:
+        return
+    host, port = listen
+    if host != layout.host or port not in (0, layout.client_ports[0]):
+        raise LayoutError(
+            f"{folder} has a cluster that listens at {layout.bootstrap}, with controllers at "
+            f"{quorum_servers(layout.voters)}; its nodes know each other by these ports: start it with --listen "
+            f"{layout.client_address(1)}, without --listen, or use another folder"
+        )
+
+
+def node_properties(
+    layout: Layout, node_id: int, folder: str, given: Mapping[str, str], *, machine: str
+) -> dict[str, str]:
+    """The settings of one node. `given` wins over what is only a better default for so many nodes."""
+    listeners = [Listener(CLIENT_LISTENER, CLIENT_LISTENER, layout.host, layout.client_ports[node_id - 1])]
+    voter = next((voter for voter in layout.voters if voter.node_id == node_id), None)
+    roles = ["broker"]
+    if voter is not None:
+        roles.append("controller")
+        listeners.append(Listener(CONTROLLER_LISTENER, CLIENT_LISTENER, voter.host, voter.port))
+    decided = {
+        "process.roles": ",".join(roles),
+        "node.id": str(node_id),
+        "controller.listener.names": CONTROLLER_LISTENER,
+        "controller.quorum.bootstrap.servers": quorum_servers(layout.voters),
+        "listeners": ",".join(map(str, listeners)),
+        "log.dirs": folder,
+    }
+    if layout.host in WILDCARD_HOSTS:
+        decided["advertised.listeners"] = str(listeners[0]._replace(host=machine))
+    return {
+        **replication_defaults(len(layout.client_ports)),
+        "broker.rack": machine,
+        **{name: value for name, value in given.items() if name not in DECIDED},
+        **decided,
+    }
+
+
+def replication_defaults(nodes: int) -> dict[str, str]:
+    """Internal topics have as many replicas as there are nodes, up to three, and outlive the loss of one of three."""
+    replicas = str(min(REPLICAS_MAX, nodes))
+    min_isr = "2" if nodes >= NODES_FOR_MIN_ISR_OF_TWO else "1"
+    return {
+        "offsets.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": min_isr,
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "transaction.state.log.min.isr": min_isr,
+        "transaction.state.log.replication.factor": replicas,
+    }
+
+
+def quorum_servers(voters: Iterable[InitialController]) -> str:
+    return ",".join(address_text(voter.host, voter.port) for voter in voters)
+
+
+def address_text(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

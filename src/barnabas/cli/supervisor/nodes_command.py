@@ -1,0 +1,100 @@
+"""What `barnabas start --nodes N` does: lays the cluster out, formats it, and supervises its nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from typing import TYPE_CHECKING
+
+from barnabas.cli.command_line import DEFAULT_BOOTSTRAP_SERVER, CommandError, UsageError, parse_address
+from barnabas.cli.start_command import DEFAULT_DATA_DIR, LineFormatter, read_properties, set_up_log, system_error_text
+from barnabas.cli.supervisor.console import Console
+from barnabas.cli.supervisor.home import Home
+from barnabas.cli.supervisor.layout import DECIDED
+from barnabas.cli.supervisor.supervision import NodePlan, Supervisor
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.settings import CLUSTERS_RUN, ConfigError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Sequence
+
+    from barnabas.cli.supervisor.layout import Layout
+
+SUPERVISOR = "nodes"
+
+logger = logging.getLogger("barnabas.nodes")
+
+
+class ConsoleHandler(logging.Handler):
+    """The supervisor's own lines, among those of its nodes."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self.setFormatter(LineFormatter())
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._console.show(SUPERVISOR, self.format(record))
+
+
+def start_nodes(options: argparse.Namespace) -> int:
+    """Runs until the cluster is told to stop. Returns the exit code."""
+    if options.nodes > 1 and not CLUSTERS_RUN:
+        raise CommandError(f"--nodes {options.nodes}: clusters of several nodes are not supported yet")
+    from_file = read_properties(options.config) if options.config is not None else {}
+    given = {**from_file, **given_by_words(options.overrides)}
+    try:
+        home = Home(options.data_dir or DEFAULT_DATA_DIR)
+        try:
+            layout = home.layout(options.nodes, options.listen, parse_address(DEFAULT_BOOTSTRAP_SERVER))
+            home.write_configs(layout, given)
+            check_configs(home, layout)
+            home.format_nodes(layout)
+            return supervise(home, layout, options.log_level, ignored=sorted(DECIDED.intersection(from_file)))
+        finally:
+            home.close()
+    except OSError as error:
+        raise CommandError(system_error_text(error)) from error
+
+
+def given_by_words(overrides: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The settings of `--set`, which must not contradict the layout."""
+    given = dict(overrides)
+    refused = sorted(DECIDED.intersection(given))
+    if refused:
+        raise UsageError(f"--set {refused[0]} cannot be used with --nodes, which decides it for every node")
+    return given
+
+
+def check_configs(home: Home, layout: Layout) -> None:
+    """Finds a setting that no node can start with before any is formatted or started."""
+    for node_id in layout.node_ids:
+        try:
+            BrokerConfig.from_properties(read_properties(home.config_file(node_id)))
+        except ConfigError as error:
+            raise CommandError(str(error)) from error
+
+
+def supervise(home: Home, layout: Layout, log_level: str, *, ignored: Sequence[str]) -> int:
+    """`ignored` are settings of the file that the layout decides."""
+    plans = [
+        NodePlan(f"node-{node_id}", node_command(home.config_file(node_id), log_level), layout.is_voter(node_id))
+        for node_id in layout.node_ids
+    ]
+    console = Console(sys.stderr, [*(plan.name for plan in plans), SUPERVISOR])
+    set_up_log(log_level)
+    logging.getLogger().handlers[:] = [ConsoleHandler(console)]
+    if ignored:
+        logger.warning("ignoring %s of the file: --nodes decides them for every node", ", ".join(ignored))
+    return asyncio.run(Supervisor(plans, console, lambda: announce(layout)).run())
+
+
+def node_command(config_file: str, log_level: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "barnabas", "start", "--config", config_file, "--log-level", log_level)
+
+
+def announce(layout: Layout) -> None:
+    """The one line on standard output, once all nodes serve."""
+    print(f"barnabas ready: {layout.bootstrap}", flush=True)

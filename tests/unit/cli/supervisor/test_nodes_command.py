@@ -1,0 +1,155 @@
+"""`barnabas start --nodes`, with real nodes as far as they run together."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.cli import main
+from barnabas.cli.supervisor import nodes_command
+from barnabas.cli.supervisor.home import Home, free_ports
+from barnabas.client.broker_connection import Connection
+from barnabas.log.folder.meta_properties import read_meta_properties
+from barnabas.ports import SystemDisk
+from barnabas.raft.snapshots import BOOTSTRAP, read_snapshot
+from tests.peers import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def start(folder: Path, *words: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "barnabas", "start", "--data-dir", str(folder / "data"), *words]
+    with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
+        return subprocess.Popen(command, stdout=out, stderr=err)
+
+
+def ready_address(folder: Path) -> tuple[str, int]:
+    pattern = re.compile(r"^barnabas ready: ([^:\n]+):(\d+)\n", re.MULTILINE)
+    wait_until(lambda: pattern.search((folder / "out").read_text()), "the cluster is ready")
+    found = pattern.search((folder / "out").read_text())
+    assert found is not None
+    return found[1], int(found[2])
+
+
+def children_of(pid: int) -> list[int]:
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(child) for child in file.read().split()]
+
+
+def test_a_cluster_of_one_serves_survives_a_kill_and_keeps_its_port(tmp_path: Path) -> None:
+    process = start(tmp_path, "--nodes", "1", "--listen", "127.0.0.1:0", "--set", "num.partitions=3")
+    try:
+        host, port = ready_address(tmp_path)
+        with Connection(host, port) as connection:
+            assert connection.versions()
+        (child,) = children_of(process.pid)
+        os.kill(child, signal.SIGKILL)
+        wait_until(lambda: (tmp_path / "err").read_text().count("barnabas ready") == 2, "the node is back")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+    log = (tmp_path / "err").read_text()
+    assert "was ended by SIGKILL; starting it again in 1 s" in log
+    assert log.rstrip().endswith("stopped cleanly")
+    process = start(tmp_path, "--nodes", "1")
+    try:
+        assert ready_address(tmp_path) == (host, port)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main.main(["start", *words]) in (1, 2)
+    return capsys.readouterr().err
+
+
+def test_folders_of_nodes_are_formatted_for_one_cluster_and_remembered(tmp_path: Path) -> None:
+    data, disk = str(tmp_path / "data"), SystemDisk()
+    layouts = []
+    for _ in range(2):
+        home = Home(data)
+        layouts.append(home.layout(4, None, ("127.0.0.1", 19_092)))
+        home.format_nodes(layouts[-1])
+        home.write_configs(layouts[-1], {})
+        home.close()
+    assert layouts[0] == layouts[1]
+    metas = [read_meta_properties(disk, f"{data}/node-{node_id}") for node_id in range(1, 5)]
+    assert [(meta.cluster_id, meta.node_id) for meta in metas if meta] == [
+        (layouts[0].cluster_id, node_id) for node_id in range(1, 5)
+    ]
+    for node_id in range(1, 5):
+        voters = read_snapshot(disk, f"{data}/node-{node_id}/__cluster_metadata-0", BOOTSTRAP).voters
+        assert [voter.id for voter in voters] == [1, 2, 3]
+        assert [voter.directory_id for voter in voters] == [meta.directory_id for meta in metas[:3] if meta]
+
+
+def test_free_ports_are_all_different() -> None:
+    assert len({*free_ports("127.0.0.1", 20)}) == 25
+
+
+def test_a_folder_that_is_in_use_or_of_one_node_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "meta.properties").write_text("version=1\n")
+    assert "has the data of one node: start it without --nodes" in refusal(
+        capsys, "--nodes", "1", "--data-dir", str(data)
+    )
+    other = str(tmp_path / "other")
+    script = (
+        f"from barnabas.cli.supervisor.home import Home; home = Home({other!r}); print('locked', flush=True); input()"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"locked\n"
+        assert "is in use by another process" in refusal(capsys, "--nodes", "1", "--data-dir", other)
+
+
+def test_a_folder_of_a_cluster_is_not_started_as_one_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "cluster.properties").write_text("")
+    assert "has a cluster of several nodes: start it with --nodes" in refusal(capsys, "--data-dir", str(tmp_path))
+    assert not (tmp_path / "meta.properties").exists()
+
+
+def test_the_file_that_remembers_is_named_when_it_is_damaged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cluster.properties").write_text("version=1\n")
+    said = refusal(capsys, "--nodes", "1", "--data-dir", str(tmp_path))
+    assert f"{tmp_path}/cluster.properties has no client.ports" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--set", "node.id=4"], "--set node.id cannot be used with --nodes"),
+        (["--set", "num.partitions=0"], "Invalid value 0 for configuration num.partitions"),
+        (["--listen", "127.0.0.1:65535"], "need ports up to 65536"),
+        (["--config", "/nonexistent"], "cannot read /nonexistent"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_a_node_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], complaint: str
+) -> None:
+    assert complaint in refusal(capsys, "--nodes", "1", "--data-dir", str(tmp_path / "data"), *words)
+    assert not (tmp_path / "data" / "node-1").exists()
+
+
+def test_several_nodes_are_refused_until_they_form_clusters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nodes_command, "CLUSTERS_RUN", False)
+    said = refusal(capsys, "--nodes", "3", "--data-dir", str(tmp_path / "data"))
+    assert "--nodes 3: clusters of several nodes are not supported yet" in said
+    assert not (tmp_path / "data").exists()
