@@ -114,11 +114,17 @@ def _take_both_roles(complete: dict[str, str]) -> None:
     listeners = complete.get("listeners", BROKER["listeners"].default_text)
     names = {_listener_name(entry) for entry in _words(listeners)}
     if names and names.isdisjoint(controller_names):
-        _add_controller_listener(complete, listeners, controller_names[0])
+        add_controller_listener(complete, listeners, _CONTROLLER_LISTENER._replace(name=controller_names[0]))
 
 
-def _add_controller_listener(complete: dict[str, str], listeners: str, name: str) -> None:
-    complete["listeners"] = f"{listeners},{_CONTROLLER_LISTENER._replace(name=name)}"
+def add_controller_listener(complete: dict[str, str], listeners: str, controller: Listener) -> None:
+    """Adds a controller's listener to `listeners`, and to the map of protocols if it is needed there."""
+    complete["listeners"] = f"{listeners},{controller}"
+    map_controller_listener(complete, listeners, controller.name)
+
+
+def map_controller_listener(complete: dict[str, str], listeners: str, name: str) -> None:
+    """Gives a controllers' listener, which is not among `listeners`, its protocol."""
     key = "listener.security.protocol.map"
     # If all other listeners are PLAINTEXT and the map is not set, the name needs no entry.
     if key in complete or any(_listener_name(entry) != PLAINTEXT for entry in _words(listeners)):
