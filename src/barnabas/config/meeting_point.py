@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
+from barnabas.config import legacy
 from barnabas.config.properties import format_properties, parse_properties
 from barnabas.config.quorum import BOOTSTRAP_SERVERS, QuorumServer
 from barnabas.config.settings import BROKER
@@ -130,9 +131,10 @@ def _require_old_address(
         raise ConfigError(CONNECT, f"{holds}, and another process listens there: stop it first")
 
 
-def era_properties(properties: Mapping[str, str], meeting: Meeting) -> dict[str, str]:
-    """The file with roles and a quorum in place of `zookeeper.connect`. `broker.id` is the node's id, as ever."""
-    complete = {name: value for name, value in properties.items() if name != CONNECT}
+def era_properties(properties: Mapping[str, str], meeting: Meeting) -> tuple[dict[str, str], list[str]]:
+    """The file with roles and a quorum in place of `zookeeper.connect`, under current names, and the warnings to print.
+    `broker.id` is the node's id, as ever."""
+    complete, notes = legacy.translate({name: value for name, value in properties.items() if name != CONNECT})
     if complete.get("broker.id", "-1").strip() == "-1":
         raise ConfigError(
             "broker.id", f"nodes that meet at {CONNECT} need ids that differ: set broker.id, which is not generated"
@@ -146,7 +148,7 @@ def era_properties(properties: Mapping[str, str], meeting: Meeting) -> dict[str,
     else:
         complete["process.roles"] = "broker"
         map_controller_listener(complete, listeners, CONTROLLER)
-    return complete
+    return complete, notes
 
 
 def format_memory(meeting: Meeting) -> str:

@@ -42,6 +42,8 @@ class Node:
     `settings` are passed as `--set key=value`; those given to `start` or `restart` are added to them permanently.
     Without a `port` the node picks a free one and announces it when it is ready. If `advertised.listeners` is among the
     settings, it announces those instead, and a `port` must be given.
+    With a `config_file`, a properties file, that one says where the node listens and where its data is; `data_dir` and
+    `port` must agree with it.
     The log of every run is appended to `log_file`, which is beside the data folder by default.
     """
 
@@ -53,13 +55,16 @@ class Node:
         port: int = 0,
         settings: Mapping[str, str] | None = None,
         log_file: str | os.PathLike[str] | None = None,
+        config_file: str | os.PathLike[str] | None = None,
     ) -> None:
         self.data_dir = Path(data_dir)
         self.host = host
         self.port = port
         self.settings: dict[str, str] = dict(settings or {})
         self.log_file = Path(log_file) if log_file is not None else self.data_dir.with_name(self.data_dir.name + ".log")
+        self.config_file = config_file
         self._process: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
 
     @property
     def bootstrap(self) -> str:
@@ -76,41 +81,55 @@ class Node:
 
     def start(self, settings: Mapping[str, str] | None = None, *, deadline_s: float = START_DEADLINE_S) -> Node:
         """Starts the node, and returns when it has announced that it is ready."""
+        self.launch(settings)
+        self.wait_until_ready(deadline_s=deadline_s)
+        return self
+
+    def launch(self, settings: Mapping[str, str] | None = None) -> None:
+        """Starts the node without waiting: one of several may not be ready before the others have been started."""
         if self._process is not None:
             raise NodeError(f"the node of {self.data_dir} has been started already: stop, kill or restart it")
         self.settings.update(settings or {})
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
         with self.log_file.open("ab") as log:
-            log_start = log.tell()
+            self._log_start = log.tell()
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter, arguments of the test
                 self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
             )
+
+    def wait_until_ready(self, *, deadline_s: float = START_DEADLINE_S) -> None:
+        """Returns when a node that was launched has announced that it is ready; one that does not is killed."""
         try:
-            self._await_ready(log_start, time.monotonic() + deadline_s)
+            self._await_ready(self._log_start, time.monotonic() + deadline_s)
         except BaseException:
             self.kill()
             raise
-        return self
+
+    def pause(self) -> None:
+        """Stops the process in the middle of what it does (SIGSTOP), until `resume`. Its connections stay open."""
+        self.send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.send(signal.SIGCONT)
 
     def stop(self, *, deadline_s: float = STOP_DEADLINE_S) -> None:
         """Stops the node cleanly (SIGTERM), and checks that its exit code is 0."""
-        code = self.end(signal.SIGTERM, deadline_s=deadline_s)
+        self.send(signal.SIGTERM)
+        self.wait_until_stopped(deadline_s=deadline_s)
+
+    def wait_until_stopped(self, *, deadline_s: float = STOP_DEADLINE_S) -> None:
+        """For a node that was sent SIGTERM: returns when it has ended, and checks that its exit code is 0."""
+        code = self._wait(signal.SIGTERM, deadline_s)
         if code != 0:
             raise NodeError(f"the node exited with code {code} after SIGTERM{self._log_tail()}")
 
     def end(self, number: signal.Signals, *, deadline_s: float = STOP_DEADLINE_S) -> int:
         """Sends a signal that should end the node, and returns its exit code."""
-        process = self._running()
-        process.send_signal(number)
-        try:
-            code = process.wait(deadline_s)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise NodeError(
-                f"the node was still running {deadline_s} s after {number.name}{self._log_tail()}"
-            ) from None
-        self._process = None
-        return code
+        self.send(number)
+        return self._wait(number, deadline_s)
+
+    def send(self, number: signal.Signals) -> None:
+        self._running().send_signal(number)
 
     def kill(self) -> None:
         """Ends the node with SIGKILL, as abruptly as a power cut. Does nothing if it is not running."""
@@ -142,9 +161,23 @@ class Node:
         else:
             self.kill()
 
+    def _wait(self, number: signal.Signals, deadline_s: float) -> int:
+        try:
+            code = self._running().wait(deadline_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise NodeError(
+                f"the node was still running {deadline_s} s after {number.name}{self._log_tail()}"
+            ) from None
+        self._process = None
+        return code
+
     def _command(self) -> list[str]:
         command = [sys.executable, "-m", "barnabas", "start"]
-        command += ["--data-dir", str(self.data_dir), "--listen", f"{self.host}:{self.port}"]
+        if self.config_file is None:
+            command += ["--data-dir", str(self.data_dir), "--listen", f"{self.host}:{self.port}"]
+        else:
+            command += ["--config", str(self.config_file)]
         for key, value in self.settings.items():
             command += ["--set", f"{key}={value}"]
         return command

@@ -106,8 +106,10 @@ def test_the_single_point_of_failure_is_named() -> None:
 def config_of(properties: dict[str, str], attempt: Attempt | None) -> BrokerConfig:
     servers = parse_connect(properties["zookeeper.connect"])
     meeting = meet(int(properties["broker.id"]), servers, None, attempt)
-    config, warnings = BrokerConfig.from_properties(era_properties(properties, meeting))
-    assert warnings == ["ZooKeeper is not used: ignoring zookeeper.connection.timeout.ms"]
+    complete, notes = era_properties(properties, meeting)
+    assert "ZooKeeper is not used: ignoring zookeeper.connection.timeout.ms" in notes
+    config, warnings = BrokerConfig.from_properties(complete)
+    assert warnings == []
     return config
 
 
@@ -121,6 +123,13 @@ def test_three_files_become_a_voter_and_two_brokers() -> None:
     assert [[each.port for each in config.listeners] for config in configs] == [[9092], [9093], [9094]]
 
 
+@pytest.mark.parametrize("attempt", [BOUND, IN_USE])
+def test_a_port_without_listeners_stays_the_clients_port(attempt: Attempt) -> None:
+    file = {name: value for name, value in FILE.items() if name != "listeners"}
+    config = config_of({**file, "port": "9095", "host.name": "localhost"}, attempt)
+    assert config.listeners == (Listener("PLAINTEXT", "PLAINTEXT", "localhost", 9095),)
+
+
 def test_listeners_of_other_names_keep_their_protocols_beside_the_controllers() -> None:
     file = {
         **FILE,
@@ -129,9 +138,9 @@ def test_listeners_of_other_names_keep_their_protocols_beside_the_controllers() 
         "inter.broker.listener.name": "INSIDE",
     }
     founder, meeting_broker = meet(0, (HERE,), None, BOUND), meet(0, (HERE,), None, IN_USE)
-    config, _ = BrokerConfig.from_properties(era_properties(file, founder))
+    config, _ = BrokerConfig.from_properties(era_properties(file, founder)[0])
     assert [each.name for each in config.controller_listeners] == ["CONTROLLER"]
-    config, _ = BrokerConfig.from_properties(era_properties(file, meeting_broker))
+    config, _ = BrokerConfig.from_properties(era_properties(file, meeting_broker)[0])
     assert config.quorum_listener == ("CONTROLLER", "PLAINTEXT")
 
 

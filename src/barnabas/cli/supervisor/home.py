@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from barnabas.cli.command_line import CommandError
 from barnabas.cli.formatting.folders import FormatError, FormatRequest, format_folders, random_id
 from barnabas.cli.start_command import CLUSTER_PROPERTIES
-from barnabas.cli.supervisor.layout import (
+from barnabas.config.cluster_layout import (
     CONTROLLER_HOST,
     CONTROLLER_LISTENER,
     LayoutError,
@@ -36,7 +36,7 @@ from barnabas.protocol import uuids
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.cli.supervisor.layout import Layout
+    from barnabas.config.cluster_layout import Layout
 
 
 class Home:

@@ -11,16 +11,16 @@ from barnabas.cli.command_line import DEFAULT_BOOTSTRAP_SERVER, CommandError, Us
 from barnabas.cli.start_command import DEFAULT_DATA_DIR, LineFormatter, read_properties, set_up_log, system_error_text
 from barnabas.cli.supervisor.console import Console
 from barnabas.cli.supervisor.home import Home
-from barnabas.cli.supervisor.layout import DECIDED
 from barnabas.cli.supervisor.supervision import NodePlan, Supervisor
 from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.cluster_layout import DECIDED
 from barnabas.config.settings import CLUSTERS_RUN, ConfigError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Sequence
 
-    from barnabas.cli.supervisor.layout import Layout
+    from barnabas.config.cluster_layout import Layout
 
 SUPERVISOR = "nodes"
 

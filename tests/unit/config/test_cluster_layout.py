@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.cli.supervisor.layout import (
+from barnabas.config.broker_config import BrokerConfig
+from barnabas.config.cluster_layout import (
     DECIDED,
     Layout,
     LayoutError,
@@ -16,7 +17,6 @@ from barnabas.cli.supervisor.layout import (
     require_same_cluster,
     voter_count,
 )
-from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.settings import BROKER
 from barnabas.protocol.uuids import Uuid
 

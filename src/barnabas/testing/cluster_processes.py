@@ -1,0 +1,198 @@
+"""A cluster of real nodes, each a process of its own on this machine, for tests of what happens when some of them fail.
+
+    with Cluster(tmp_path, nodes=3) as cluster:
+        producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap})
+        cluster.kill(2)
+        cluster.start_node(2)
+
+Every node has a properties file of its own (`node-2.properties`), its folder is formatted once by `barnabas format`,
+and each is started by `barnabas start`, as on three machines: there is no supervisor that would start again what a test
+has killed. Ports are free ones, which stay reserved for the nodes for as long as the cluster exists.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from barnabas.config.cluster_layout import make_layout, node_properties, voter_count
+from barnabas.config.initial_controllers import format_initial_controllers
+from barnabas.config.properties import format_properties
+from barnabas.ports import SystemRandom
+from barnabas.protocol import uuids
+from barnabas.testing.node_process import START_DEADLINE_S, STOP_DEADLINE_S, Node, NodeError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Mapping
+    from types import TracebackType
+
+HOST: Final = "127.0.0.1"
+FORMAT_DEADLINE_S: Final = 30.0
+
+
+class Cluster:
+    """Nodes with the ids 1 … `nodes`; the first of them are voters as well as brokers, as by `barnabas start --nodes`.
+
+    `settings` are those of all nodes; `settings_of` those of single ones, by id, which win over all others: with them a
+    node may also have other roles than by default.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        nodes: int = 3,
+        settings: Mapping[str, str] | None = None,
+        settings_of: Mapping[int, Mapping[str, str]] | None = None,
+    ) -> None:
+        self.folder = Path(folder)
+        random = SystemRandom()
+        voters = voter_count(nodes)
+        self._reservations = [reserved_port() for _ in range(nodes + voters)]
+        ports = [each.getsockname()[1] for each in self._reservations]
+        directory_ids = [random.uuid() for _ in range(voters)]
+        self.layout = make_layout(uuids.to_text(random.uuid()), HOST, nodes, ports, directory_ids)
+        self.nodes: dict[int, Node] = {}
+        self._static: set[int] = set()
+        """Nodes whose settings name the voters, which then are not in the log."""
+        for node_id in self.layout.node_ids:
+            data_dir = self.folder / f"node-{node_id}"
+            given = {**(settings or {}), **(settings_of or {}).get(node_id, {})}
+            properties = node_properties(self.layout, node_id, str(data_dir), given, machine="this-machine")
+            properties.update((settings_of or {}).get(node_id, {}))
+            if "controller.quorum.voters" in properties:
+                self._static.add(node_id)
+            self.nodes[node_id] = Node(
+                data_dir,
+                port=self.layout.client_ports[node_id - 1],
+                config_file=self._write_config(node_id, properties),
+            )
+
+    def __getitem__(self, node_id: int) -> Node:
+        return self.nodes[node_id]
+
+    @property
+    def bootstrap(self) -> str:
+        """What a client takes as `bootstrap.servers`: all nodes, whether they run or not."""
+        return self.layout.bootstrap
+
+    @property
+    def running(self) -> list[int]:
+        return [node_id for node_id, node in self.nodes.items() if node.is_running]
+
+    def start(self, *, deadline_s: float = START_DEADLINE_S) -> Cluster:
+        """Formats the folders that are new, starts all nodes that do not run, and returns when they are ready."""
+        self.format()
+        launched = [node for node in self.nodes.values() if not node.is_running]
+        for node in launched:
+            node.kill()  # one that has ended by itself has not been waited for
+            node.launch()
+        deadline = time.monotonic() + deadline_s
+        for node in launched:
+            node.wait_until_ready(deadline_s=max(deadline - time.monotonic(), 0.1))
+        return self
+
+    def format(self) -> None:
+        """Formats the folders of nodes that have not been formatted yet."""
+        voters = format_initial_controllers(self.layout.voters)
+        for node_id, node in self.nodes.items():
+            if (node.data_dir / "meta.properties").exists():
+                continue
+            # With an equals sign, because an id may begin with a dash.
+            words = [f"--cluster-id={self.layout.cluster_id}", "--config", str(self.config_file(node_id))]
+            if node_id not in self._static:
+                words += ["--initial-controllers", voters]
+            done = subprocess.run(  # noqa: S603 - our own interpreter, arguments of the test
+                [sys.executable, "-m", "barnabas", "format", *words],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=FORMAT_DEADLINE_S,
+            )
+            if done.returncode != 0:
+                raise NodeError(f"node {node_id} could not be formatted: {done.stderr}{done.stdout}")
+
+    def start_node(self, node_id: int, settings: Mapping[str, str] | None = None) -> Node:
+        return self.nodes[node_id].start(settings)
+
+    def stop_node(self, node_id: int) -> None:
+        """A clean stop of one node."""
+        self.nodes[node_id].stop()
+
+    def restart_node(self, node_id: int, settings: Mapping[str, str] | None = None) -> Node:
+        return self.nodes[node_id].restart(settings)
+
+    def kill(self, *node_ids: int) -> None:
+        """Ends nodes as abruptly as a power cut; without ids, all of them."""
+        for node_id in node_ids or self.nodes:
+            self.nodes[node_id].kill()
+
+    def pause(self, node_id: int) -> None:
+        self.nodes[node_id].pause()
+
+    def resume(self, node_id: int) -> None:
+        self.nodes[node_id].resume()
+
+    def stop(self, *, deadline_s: float = STOP_DEADLINE_S) -> None:
+        """A clean stop of all nodes that run: those that are only brokers first, then the others together."""
+        voters = {voter.node_id for voter in self.layout.voters}
+        brokers = [node_id for node_id in self.running if node_id not in voters]
+        self._stop_together(brokers, deadline_s)
+        self._stop_together(self.running, deadline_s)
+
+    def log_text(self, node_id: int) -> str:
+        """The log of all runs of a node so far."""
+        return self.nodes[node_id].log_text()
+
+    def config_file(self, node_id: int) -> Path:
+        return self.folder / f"node-{node_id}.properties"
+
+    def close(self) -> None:
+        """Ends what still runs, and gives the ports back."""
+        self.kill()
+        for reservation in self._reservations:
+            reservation.close()
+
+    def __enter__(self) -> Cluster:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self.stop()
+        finally:
+            self.close()
+
+    def _stop_together(self, node_ids: Iterable[int], deadline_s: float) -> None:
+        stopping = [self.nodes[node_id] for node_id in node_ids]
+        for node in stopping:
+            node.send(signal.SIGTERM)
+        deadline = time.monotonic() + deadline_s
+        for node in stopping:
+            node.wait_until_stopped(deadline_s=max(deadline - time.monotonic(), 0.1))
+
+    def _write_config(self, node_id: int, properties: Mapping[str, str]) -> Path:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        file = self.config_file(node_id)
+        file.write_text(format_properties(properties))
+        return file
+
+
+def reserved_port() -> socket.socket:
+    """A socket bound to a free port, never listening: Linux lets a node listen there, and gives it to no one else."""
+    reservation = socket.socket()
+    reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reservation.bind((HOST, 0))
+    return reservation
