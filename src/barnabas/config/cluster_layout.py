@@ -16,6 +16,7 @@ from barnabas.config.initial_controllers import (
 )
 from barnabas.config.listeners import WILDCARD_HOSTS
 from barnabas.config.properties import format_properties, parse_properties
+from barnabas.config.quorum import address_text
 from barnabas.net.endpoint import Listener
 
 if TYPE_CHECKING:
@@ -200,7 +201,3 @@ def replication_defaults(nodes: int) -> dict[str, str]:
 
 def quorum_servers(voters: Iterable[InitialController]) -> str:
     return ",".join(address_text(voter.host, voter.port) for voter in voters)
-
-
-def address_text(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -7,6 +7,7 @@ exist. The messages are those of Kafka's `kafka-storage format`.
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from barnabas.config.quorum import address_text
 from barnabas.protocol import uuids
 from barnabas.protocol.uuids import Uuid
 
@@ -20,8 +21,7 @@ class InitialController(NamedTuple):
     directory_id: Uuid
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.node_id}@{host}:{self.port}:{uuids.to_text(self.directory_id)}"
+        return f"{self.node_id}@{address_text(self.host, self.port)}:{uuids.to_text(self.directory_id)}"
 
 
 def parse_initial_controllers(text: str) -> tuple[InitialController, ...]:

@@ -103,14 +103,14 @@ def meet(node_id: int, servers: Sequence[QuorumServer], remembered: Memory | Non
         assert remembered is None, "a folder that belongs to a broker must not bind the quorum's address"
         return _founder(node_id, attempt.server, is_new=True)
     where = (attempt.server,) if attempt is not None else tuple(servers)
-    shown = ", ".join(map(_shown, where))
+    shown = ", ".join(map(str, where))
     warning = f"{CONNECT}: node {node_id} is a broker of the cluster whose only voter is expected at {shown}"
     return Meeting(EraRole.BROKER, where, remembered is None, warning)
 
 
 def _founder(node_id: int, server: QuorumServer, *, is_new: bool) -> Meeting:
     warning = (
-        f"{CONNECT}: node {node_id} is the only voter of this cluster, at {_shown(server)}, and a single point of "
+        f"{CONNECT}: node {node_id} is the only voter of this cluster, at {server}, and a single point of "
         "failure: while it is down, no leader is elected and no topic created. A quorum of three has no such node"
     )
     return Meeting(EraRole.FOUNDER, (server,), is_new, warning)
@@ -119,11 +119,10 @@ def _founder(node_id: int, server: QuorumServer, *, is_new: bool) -> Meeting:
 def _require_old_address(
     node_id: int, servers: Sequence[QuorumServer], remembered: Memory, attempt: Attempt | None
 ) -> None:
-    shown = _shown(remembered.server)
-    holds = f"the folder of node {node_id} has the only vote of its cluster, which is expected at {shown}"
+    holds = f"the folder of node {node_id} has the only vote of its cluster, which is expected at {remembered.server}"
     if remembered.server not in servers:
         raise ConfigError(
-            CONNECT, f"{holds}, but {CONNECT}={','.join(map(_shown, servers))} does not name it: add it again"
+            CONNECT, f"{holds}, but {CONNECT}={','.join(map(str, servers))} does not name it: add it again"
         )
     if attempt is None:
         raise ConfigError(CONNECT, f"{holds}, and that address is not on this machine any more")
@@ -140,7 +139,7 @@ def era_properties(properties: Mapping[str, str], meeting: Meeting) -> tuple[dic
             "broker.id", f"nodes that meet at {CONNECT} need ids that differ: set broker.id, which is not generated"
         )
     complete["controller.listener.names"] = CONTROLLER
-    complete[BOOTSTRAP_SERVERS] = ",".join(map(_shown, meeting.servers))
+    complete[BOOTSTRAP_SERVERS] = ",".join(map(str, meeting.servers))
     listeners = complete.get("listeners", BROKER["listeners"].default_text)
     if meeting.role is EraRole.FOUNDER:
         complete["process.roles"] = "broker,controller"
@@ -152,7 +151,7 @@ def era_properties(properties: Mapping[str, str], meeting: Meeting) -> tuple[dic
 
 
 def format_memory(meeting: Meeting) -> str:
-    return format_properties({"role": meeting.role.value, "server": _shown(meeting.servers[0])})
+    return format_properties({"role": meeting.role.value, "server": str(meeting.servers[0])})
 
 
 def parse_memory(text: str) -> Memory:
@@ -163,7 +162,3 @@ def parse_memory(text: str) -> Memory:
         return Memory(EraRole(properties["role"]), server)
     except (KeyError, ValueError) as error:
         raise ValueError(f"{MEMORY_FILE} cannot be read: {error}") from None
-
-
-def _shown(server: QuorumServer) -> str:
-    return f"[{server.host}]:{server.port}" if ":" in server.host else f"{server.host}:{server.port}"

@@ -14,11 +14,19 @@ BOOTSTRAP_SERVERS = "controller.quorum.bootstrap.servers"
 AUTO_JOIN = "controller.quorum.auto.join.enable"
 
 
+def address_text(host: str, port: int) -> str:
+    """`host:port`, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 class QuorumServer(NamedTuple):
     """An address at which a controller is expected."""
 
     host: str
     port: int
+
+    def __str__(self) -> str:
+        return address_text(self.host, self.port)
 
 
 class QuorumVoter(NamedTuple):
