@@ -121,8 +121,8 @@ def test_an_unknown_setting_warns_with_the_nearest_name() -> None:
 
 
 def test_settings_without_effect_are_told_in_one_line() -> None:
-    _, warnings = BrokerConfig.from_properties({**KRAFT, "num.io.threads": "8", "num.replica.fetchers": "5"})
-    assert warnings == ["accepted, but without effect in this version: num.io.threads, num.replica.fetchers"]
+    _, warnings = BrokerConfig.from_properties({**KRAFT, "num.io.threads": "8", "num.network.threads": "5"})
+    assert warnings == ["accepted, but without effect in this version: num.io.threads, num.network.threads"]
 
 
 def test_a_setting_without_effect_must_still_be_valid() -> None:
