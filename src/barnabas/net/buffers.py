@@ -1,7 +1,15 @@
 """Receive buffers for frames too large for the shared scratch buffer, reused because fresh pages cost more than
-copying into them."""
+copying into them.
+
+Very large ones are mappings of their own, not reused. They have pages only where bytes arrived, which the system clears
+one by one as they come, and they grow in place: to clear or to copy a hundred megabytes would stop everybody.
+"""
 
 from __future__ import annotations
+
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
+
+Buffer = bytearray | mmap
 
 SCRATCH_BYTES = 256 * 1024
 KEPT_BYTES_MAX = 16 * 1024 * 1024
@@ -18,11 +26,12 @@ class BufferPool:
         self._kept_bytes = 0
         self.in_use_bytes = 0
 
-    def take(self, size: int) -> bytearray:
+    def take(self, size: int) -> Buffer:
         """A buffer of at least `size` bytes, with whatever an earlier frame left in it."""
+        if size > REUSED_BUFFER_BYTES_MAX:
+            self.in_use_bytes += size
+            return mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS)
         capacity = 1 << (size - 1).bit_length()
-        if capacity > REUSED_BUFFER_BYTES_MAX:
-            capacity = size
         self.in_use_bytes += capacity
         free = self._free.get(capacity)
         if free:
@@ -30,10 +39,21 @@ class BufferPool:
             return free.pop()
         return bytearray(capacity)
 
-    def give_back(self, buffer: bytearray) -> None:
+    def grow(self, buffer: Buffer, size: int) -> Buffer:
+        """A buffer of at least `size` bytes with what is in this one, which is used up. Nobody may view it."""
+        if isinstance(buffer, mmap):
+            self.in_use_bytes += size - len(buffer)
+            buffer.resize(size)
+            return buffer
+        larger = self.take(size)
+        larger[: len(buffer)] = buffer
+        self.give_back(buffer)
+        return larger
+
+    def give_back(self, buffer: Buffer) -> None:
         capacity = len(buffer)
         self.in_use_bytes -= capacity
-        if capacity <= REUSED_BUFFER_BYTES_MAX and self._kept_bytes + capacity <= KEPT_BYTES_MAX:
+        if isinstance(buffer, bytearray) and self._kept_bytes + capacity <= KEPT_BYTES_MAX:
             self._kept_bytes += capacity
             self._free.setdefault(capacity, []).append(buffer)
 

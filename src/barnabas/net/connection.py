@@ -33,6 +33,7 @@ from barnabas.ports.network import MSG_MORE, MSG_PEEK
 from barnabas.protocol.codec import DecodeError
 
 if TYPE_CHECKING:
+    from barnabas.net.buffers import Buffer
     from barnabas.net.listener import ListenerServer
     from barnabas.ports.network import Socket
 
@@ -126,13 +127,13 @@ class Connection:
         self._backlog_bytes = 0
         self._slots: deque[Slot] = deque()
         self._stash = b""
-        self._buffer: bytearray | None = None
+        self._buffer: Buffer | None = None
         self._filled = 0
         self._frame_bytes = 0
         self._largest_frame = 0
-        self._handled_buffer: bytearray | None = None
+        self._handled_buffer: Buffer | None = None
         """The buffer of the large frame that is being handled."""
-        self._held: bytearray | None = None
+        self._held: Buffer | None = None
         """The request that holds back others, if one does."""
         self._is_paused = False
         self._is_writing = False
@@ -177,7 +178,7 @@ class Connection:
             self._stash = b""
             self._cut_frames(server.scratch_view, kept + received)
 
-    def _receive_into(self, buffer: bytearray | memoryview) -> int:
+    def _receive_into(self, buffer: Buffer | memoryview) -> int:
         """How many bytes came; 0 when there are none, or when the client is gone."""
         try:
             received = self._sock.recv_into(buffer)
@@ -242,13 +243,13 @@ class Connection:
         self._buffer = buffer
         self._filled = have
 
-    def _receive_large_frame(self, buffer: bytearray) -> None:
+    def _receive_large_frame(self, buffer: Buffer) -> None:
         size = self._frame_bytes
         filled = self._filled
         if filled == len(buffer) and filled < size:
-            buffer = self._grow_buffer(buffer, min(size, 4 * filled))
-        with memoryview(buffer) as view:
-            received = self._receive_into(view[filled : min(size, len(buffer))])
+            buffer = self._buffer = self.server.buffers.grow(buffer, min(size, 4 * filled))
+        with memoryview(buffer) as view, view[filled : min(size, len(buffer))] as free:
+            received = self._receive_into(free)
         if not received:
             return
         self._filled = filled = filled + received
@@ -266,13 +267,6 @@ class Connection:
                 self.server.frame_memory_freed()
         if self._must_pause():
             self._pause_unless_relieved()
-
-    def _grow_buffer(self, buffer: bytearray, capacity: int) -> bytearray:
-        larger = self.server.buffers.take(capacity)
-        larger[: len(buffer)] = buffer
-        self.server.buffers.give_back(buffer)
-        self._buffer = larger
-        return larger
 
     def _must_pause(self) -> bool:
         return self._backlog_bytes >= BACKLOG_BYTES or len(self._slots) >= MAX_IN_FLIGHT or self._held is not None

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from barnabas.net.buffers import BufferPool, ReceiveSpace
+    from barnabas.net.buffers import Buffer, BufferPool, ReceiveSpace
     from barnabas.ports.network import Socket
     from barnabas.protocol.messages import Message
 
@@ -53,10 +53,10 @@ class RawResponse:
 
     __slots__ = ("_buffer", "_pool", "body", "version")
 
-    def __init__(self, body: memoryview, version: int, buffer: bytearray, pool: BufferPool) -> None:
+    def __init__(self, body: memoryview, version: int, buffer: Buffer, pool: BufferPool) -> None:
         self.body = body
         self.version = version
-        self._buffer: bytearray | None = buffer
+        self._buffer: Buffer | None = buffer
         self._pool = pool
 
     def release(self) -> None:
@@ -146,7 +146,7 @@ class PeerLink:
         self._is_flush_due = False
         self._is_writing = False
         self._stash = b""
-        self._buffer: bytearray | None = None
+        self._buffer: Buffer | None = None
         self._frame_bytes = 0
         self._filled = 0
         self._largest_frame = FIRST_BUFFER_BYTES
@@ -315,12 +315,13 @@ class PeerLink:
         self._filled = have
         self._receive_large(buffer)
 
-    def _receive_large(self, buffer: bytearray) -> None:
+    def _receive_large(self, buffer: Buffer) -> None:
         size, filled = self._frame_bytes, self._filled
         if filled == len(buffer):
-            buffer = self._grow(buffer, min(size, 4 * filled))
-        with memoryview(buffer) as view:
-            received = self._receive_into(view[filled : min(size, len(buffer), filled + RECEIVE_BYTES_MAX)])
+            buffer = self._buffer = self._space.pool.grow(buffer, min(size, 4 * filled))
+        end = min(size, len(buffer), filled + RECEIVE_BYTES_MAX)
+        with memoryview(buffer) as view, view[filled:end] as free:
+            received = self._receive_into(free)
         if not received:
             return
         self._filled = filled = filled + received
@@ -337,13 +338,6 @@ class PeerLink:
         finally:
             self._space.pool.give_back(buffer)
 
-    def _grow(self, buffer: bytearray, capacity: int) -> bytearray:
-        larger = self._space.pool.take(capacity)
-        larger[: len(buffer)] = buffer
-        self._space.pool.give_back(buffer)
-        self._buffer = larger
-        return larger
-
     def _answer(self, frame: memoryview) -> None:
         """The oldest exchange is left where it is until its answer is known to be good: if it is not, it fails with
         the others."""
@@ -358,7 +352,7 @@ class PeerLink:
         self._exchanges.popleft()
         exchange.succeed(answer)
 
-    def _answer_raw(self, buffer: bytearray, size: int) -> None:
+    def _answer_raw(self, buffer: Buffer, size: int) -> None:
         expected, exchange = self._exchanges[0]
         pool = self._space.pool
         frame = memoryview(buffer)[:size]
