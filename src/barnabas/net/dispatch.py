@@ -30,6 +30,7 @@ from barnabas.net.large_requests import (
     ClientGoneError,
     Cut,
     LargeRequest,
+    TooMuchAtOnceError,
     Turns,
     encode_long_answer,
     in_pieces,
@@ -51,7 +52,8 @@ logger = logging.getLogger("barnabas.dispatch")
 _REQUEST_PREFIX = Struct(">hhih")
 _PREFIX_BYTES = _REQUEST_PREFIX.size
 _NEVER = 1 << 15
-_ANY_SIZE = 1 << 31
+ANY_SIZE = 1 << 31
+"""For handlers of frames that see for themselves which requests are to be answered in pieces."""
 
 
 class Caller:
@@ -116,7 +118,7 @@ class Route:
         self.cuts = cuts
         self.large_handler = large_handler
         self.long_answer = long_answer
-        self.whole_bytes_max = _ANY_SIZE if handler is None else whole_bytes_max
+        self.whole_bytes_max = ANY_SIZE if handler is None else whole_bytes_max
         flexible_from = APIS[api_key].flexible_from
         self.flexible_from = _NEVER if flexible_from is None else flexible_from
         self.is_async = inspect.iscoroutinefunction(handler)
@@ -166,7 +168,10 @@ class Dispatcher:
                 body += 1
             else:
                 body = parse_request_header(frame, 0).body_offset
-        route.frame_handler(route.host, connection, version, frame, body)
+        try:
+            route.frame_handler(route.host, connection, version, frame, body)
+        except TooMuchAtOnceError:
+            self._handle_large(connection, route, frame)
 
     def _handle_message(self, connection: Connection, route: Route, frame: memoryview) -> None:
         header = parse_request_header(frame, 0)
@@ -224,7 +229,9 @@ class Dispatcher:
         with request.in_the_making():
             try:
                 response = await route.large_handler(route.handler, route.host, request, caller)
-                slot.fill(reply_parts(header, request.answer.finish(response)))
+                if not isinstance(response, list):
+                    response = reply_parts(header, request.answer.finish(response))
+                slot.fill(response)
             except asyncio.CancelledError:
                 connection.close()
                 raise

@@ -30,12 +30,13 @@ if TYPE_CHECKING:
 
     from barnabas.net.connection import Connection
     from barnabas.net.dispatch import Caller, Handler
+    from barnabas.net.parts import Part
     from barnabas.protocol.compiler.structs import Message
     from barnabas.protocol.headers import RequestHeader
 
-    LargeHandler = Callable[[Handler, Any, "LargeRequest", Caller], Awaitable[Message]]
+    LargeHandler = Callable[[Handler, Any, "LargeRequest", Caller], Awaitable[Message | list[Part]]]
     """Takes the ordinary handler, what it works with, the request and its caller. Adds to the answer's array, and
-    returns the answer with the rest."""
+    returns the answer with the rest; or else a list of all parts of the reply, which may have none."""
 
 WHOLE_BYTES_MAX = 8192
 """Requests up to this size are handled in one go."""
@@ -108,6 +109,10 @@ class Breather:
         if self._clock() > self._turn_ends_at:
             await asyncio.sleep(0)
             self._turn_ends_at = self._clock() + SLICE_SECONDS
+
+
+class TooMuchAtOnceError(Exception):
+    """Raised by a handler of frames, before it has done anything, that finds a request to be one for pieces."""
 
 
 class ClientGoneError(Exception):

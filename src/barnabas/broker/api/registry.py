@@ -98,6 +98,7 @@ def handles_frames(
     versions: tuple[int, int],
     large: Callable[[E, Any, Caller], Any] | None = None,
     cuts: Sequence[Cut] = (),
+    large_handler: LargeHandler = in_pieces,
     whole_bytes_max: int = WHOLE_BYTES_MAX,
 ) -> Callable[[FrameHandler[E]], FrameHandler[E]]:
     """Registers a handler that reads the request's bytes and answers the connection itself
@@ -105,7 +106,18 @@ def handles_frames(
     and of their pieces."""
 
     def register(handler: FrameHandler[E]) -> FrameHandler[E]:
-        _add(environment, Route(api_key, versions, large, handler, cuts=cuts, whole_bytes_max=whole_bytes_max))
+        _add(
+            environment,
+            Route(
+                api_key,
+                versions,
+                large,
+                handler,
+                cuts=cuts,
+                large_handler=large_handler,
+                whole_bytes_max=whole_bytes_max,
+            ),
+        )
         return handler
 
     return register

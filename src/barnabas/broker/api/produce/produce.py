@@ -1,7 +1,8 @@
 """Produce: a batch for each of some partitions, appended as it arrived.
 
 A batch is never opened: the log looks at its header. The acknowledgement leaves at once, or, where a topic asks for
-`flush.messages`, when a thread has synced the log, or, with acks=all, when every in-sync replica has the batch.
+`flush.messages`, when a thread has synced the log, or, with acks=all, when every in-sync replica has the batch. What
+would take long is done in pieces (`produce_pieces`).
 
 v3 is the first with magic 2 · v5 answers the log start offset · v7 allows zstd · v8 carries error messages · v9 is
 flexible · v10 hints at the current leader · v11 knows TRANSACTION_ABORTABLE · v12 adds partitions to transactions ·
@@ -16,11 +17,12 @@ from struct import error as StructError  # noqa: N812 (an exception class in all
 from typing import TYPE_CHECKING
 
 from barnabas.broker.api.environments import ProduceEnvironment
+from barnabas.broker.api.produce.produce_appending import Appending, refuse_all, refused, settle_all
 from barnabas.broker.api.produce.produce_lanes import NO_TAGS, Lane, find_lane_end
+from barnabas.broker.api.produce.produce_pieces import append_piece, produce_in_pieces
 from barnabas.broker.api.produce.produce_transactions import (
     LOW_ATTRIBUTES_AT,
     TRANSACTIONAL_BIT,
-    Transactional,
     begin,
     is_open,
     is_transactional,
@@ -30,7 +32,6 @@ from barnabas.broker.api.produce.produce_wire import (
     FIRST_VERSION_WITH_TOPIC_IDS,
     Answers,
     AnswerWriter,
-    PartitionAnswer,
     ProduceRequest,
     encode_answer,
     parse_classic,
@@ -39,31 +40,40 @@ from barnabas.broker.api.produce.produce_wire import (
 from barnabas.broker.api.registry import handles_frames
 from barnabas.metadata.topic_names import INTERNAL_TOPICS
 from barnabas.net.connection import Slot
+from barnabas.net.dispatch import ANY_SIZE
+from barnabas.net.large_requests import Cut, TooMuchAtOnceError
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.batch import HEADER_SIZE
 from barnabas.protocol.codec import DecodeError
-from barnabas.protocol.compression import Codec
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.varint import read_uvarint
-from barnabas.replication.hosted import ACKS_ALL, HostedPartition
+from barnabas.replication.hosted import ACKS_ALL
 
 if TYPE_CHECKING:
+    from barnabas.broker.api.produce.produce_transactions import Transactional
     from barnabas.log.partition_log import PartitionLog
     from barnabas.net.connection import Connection
     from barnabas.replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger("barnabas.produce")
 
-FIRST_VERSION_WITH_ZSTD = 7
 NEVER_FLUSH = (1 << 63) - 1
+BYTES_AT_ONCE = 8 * 1024 * 1024
+"""Of several batches that are appended in one go: some ten milliseconds' work."""
 CLIENT_ID_POSITION = 8
 ADMIN_CLIENT_ID = b"\0\x0e__admin_client"
 """Preceded by its length. Kafka's tools use this client id when they mean to write to an internal topic."""
 
-_CODEC_MASK = 0x07
 
-
-@handles_frames(ApiKey.PRODUCE, ProduceEnvironment, versions=(3, 13))
+@handles_frames(
+    ApiKey.PRODUCE,
+    ProduceEnvironment,
+    versions=(3, 13),
+    large=append_piece,
+    cuts=[Cut(("topic_data", "partition_data"), ("responses", "partition_responses"))],
+    large_handler=produce_in_pieces,
+    whole_bytes_max=ANY_SIZE,
+)
 def produce(
     environment: ProduceEnvironment, connection: Connection, version: int, frame: memoryview, body: int
 ) -> None:
@@ -73,21 +83,24 @@ def produce(
         if lane is not None and produce_in_lane(lane, connection, version, frame, lane_end):
             return
     request = parse_request(frame, body, version)
+    if len(frame) > BYTES_AT_ONCE and request.has_several_batches:
+        raise TooMuchAtOnceError
     if version >= FIRST_FLEXIBLE_VERSION and produce_at_once(environment.replicas, connection, version, request):
         return
     is_admin = frame[CLIENT_ID_POSITION : CLIENT_ID_POSITION + len(ADMIN_CLIENT_ID)] == ADMIN_CLIENT_ID
-    writing = Writing(environment, connection, version, request, may_write_internal=is_admin)
+    appending = Appending(environment, version, request, may_write_internal=is_admin)
+    writing = Writing(appending, connection)
     verifies = environment.settings.config.transaction_partition_verification_enable
     try:
-        transactional = begin(request, version, writing.find_writable, verifies=verifies)
+        transactional = begin(request, version, appending.find_writable, verifies=verifies)
     except KafkaError as error:
         writing.conclude(refuse_all(request, error))
         return
     if transactional is not None and transactional.unverified:
-        writing.request = parse_request(connection.hold(frame), body, version)
+        appending.request = parse_request(connection.hold(frame), body, version)
         UnverifiedProduce(writing, transactional).start()
     else:
-        writing.conclude(writing.append_all(transactional))
+        writing.conclude(appending.append_all(transactional))
 
 
 def parse_request(frame: memoryview, body: int, version: int) -> ProduceRequest:
@@ -156,73 +169,24 @@ def produce_at_once(replicas: ReplicaManager, connection: Connection, version: i
 
 
 class Writing:
-    """One request on its way into the logs, and to its answer."""
+    """One request on its way to its answer."""
 
-    __slots__ = ("_may_write_internal", "connection", "correlation_id", "environment", "request", "version")
+    __slots__ = ("appending", "connection", "correlation_id")
 
-    def __init__(
-        self,
-        environment: ProduceEnvironment,
-        connection: Connection,
-        version: int,
-        request: ProduceRequest,
-        *,
-        may_write_internal: bool,
-    ) -> None:
-        self.environment = environment
+    def __init__(self, appending: Appending, connection: Connection) -> None:
+        self.appending = appending
         self.connection = connection
         self.correlation_id = connection.correlation_id
-        self.version = version
-        self.request = request
-        self._may_write_internal = may_write_internal
-
-    def append_all(self, transactional: Transactional | None) -> Answers:
-        """Appends each partition's batch; what is wrong with one becomes its answer."""
-        return [
-            (topic, [self._append(topic, index, batch, transactional) for index, batch in batches])
-            for topic, batches in self.request.topics
-        ]
-
-    def _append(
-        self, topic: bytes, index: int, batch: memoryview, transactional: Transactional | None
-    ) -> PartitionAnswer:
-        answer = PartitionAnswer(index)
-        verification = None
-        try:
-            if transactional is not None:
-                if (topic, index) in transactional.errors:
-                    raise transactional.errors[topic, index]
-                verification = transactional.verifications.get((topic, index))
-            hosted = self.find_writable(topic, index)
-            check_codec(batch, self.version)
-            appended = hosted.append(batch, self.request.acks, verification)
-        except KafkaError as error:
-            answer.error = error.error
-            answer.message = error.message
-            return answer
-        answer.base_offset, answer.last_offset, answer.log_append_time, answer.log_start, _ = appended
-        answer.leader_epoch = hosted.state.leader_epoch
-        answer.hosted = hosted
-        return answer
-
-    def find_writable(self, topic: bytes, index: int) -> HostedPartition:
-        """The partition, if a request like this one may write to it at all."""
-        hosted = find_partition(self.environment.replicas, topic, index, self.version)
-        if not ACKS_ALL <= self.request.acks <= 1:
-            raise KafkaError(Error.INVALID_REQUIRED_ACKS, f"acks={self.request.acks} is invalid: it must be 0, 1 or -1")
-        if hosted.topic in INTERNAL_TOPICS and not self._may_write_internal:
-            raise KafkaError(Error.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {hosted.topic}")
-        return hosted
 
     def conclude(self, answers: Answers, slot: Slot | None = None) -> None:
         """Acknowledges what was appended, now or as soon as it may: in `slot`, if the answer already has its place."""
-        acks = self.request.acks
+        acks = self.appending.request.acks
         written = [a.hosted for _, partitions in answers for a in partitions if a.hosted is not None]
         to_flush = [hosted.log for hosted in written if hosted.must_flush()]
         if acks == 0:
             close_on_error(self.connection, answers)
             for log in to_flush:
-                self.environment.flusher.flush_soon(log)
+                self.appending.environment.flusher.flush_soon(log)
             if slot is not None:
                 slot.fill([])
         elif (acks == ACKS_ALL and not settle_all(answers)) or to_flush:
@@ -231,40 +195,11 @@ class Writing:
                 slot.fill([])
             delayed.wait_for(to_flush)
         else:
-            encoded = encode_answer(self.version, self.correlation_id, answers)
+            encoded = encode_answer(self.appending.version, self.correlation_id, answers)
             if slot is None:
                 self.connection.reply_bytes(encoded)
             else:
                 slot.fill([encoded])
-
-
-def find_partition(replicas: ReplicaManager, topic: bytes, index: int, version: int) -> HostedPartition:
-    if version >= FIRST_VERSION_WITH_TOPIC_IDS:
-        return replicas.find_by_id(topic, index)
-    return replicas.find_by_name(topic, index)
-
-
-def check_codec(batch: memoryview, version: int) -> None:
-    """Checks what depends on the version of the request; the log checks the batch itself."""
-    if (
-        version < FIRST_VERSION_WITH_ZSTD
-        and len(batch) > LOW_ATTRIBUTES_AT
-        and batch[LOW_ATTRIBUTES_AT] & _CODEC_MASK == Codec.ZSTD
-    ):
-        raise KafkaError(
-            Error.UNSUPPORTED_COMPRESSION_TYPE,
-            f"Produce requests with version {version} are not allowed to use ZStandard compression",
-        )
-
-
-def refuse_all(request: ProduceRequest, error: KafkaError) -> Answers:
-    return [(topic, [refused(index, error) for index, _ in batches]) for topic, batches in request.topics]
-
-
-def refused(index: int, error: KafkaError) -> PartitionAnswer:
-    answer = PartitionAnswer(index)
-    answer.error, answer.message = error.error, error.message
-    return answer
 
 
 def close_on_error(connection: Connection, answers: Answers) -> None:
@@ -277,16 +212,6 @@ def close_on_error(connection: Connection, answers: Answers) -> None:
                     f"{answer.message}"
                 )
                 return
-
-
-def settle_all(answers: Answers) -> bool:
-    """Whether the outcome of every batch is known. Each one is asked, so that each notes its outcome as soon as it is
-    known."""
-    is_settled = True
-    for _, partitions in answers:
-        for answer in partitions:
-            is_settled &= answer.settle()
-    return is_settled
 
 
 class UnverifiedProduce(Slot):
@@ -303,7 +228,8 @@ class UnverifiedProduce(Slot):
 
     def start(self) -> None:
         self.connection.line_up(self)
-        asking = self._transactional.ask_coordinator(self._writing.environment.transactions, self._writing.version)
+        appending = self._writing.appending
+        asking = self._transactional.ask_coordinator(appending.environment.transactions, appending.version)
         self._task = asyncio.ensure_future(asking)
         self._task.add_done_callback(self._asked)
 
@@ -313,7 +239,7 @@ class UnverifiedProduce(Slot):
             return
         try:
             task.result()
-            self._writing.conclude(self._writing.append_all(self._transactional), self)
+            self._writing.conclude(self._writing.appending.append_all(self._transactional), self)
         except Exception:
             logger.exception("%s: a request that begins a transaction failed in the node", self.connection)
             self.fail()
@@ -335,11 +261,12 @@ class DelayedProduce(Slot):
 
     def __init__(self, writing: Writing, answers: Answers) -> None:
         super().__init__(writing.connection)
-        self._environment = writing.environment
-        self._version = writing.version
+        appending = writing.appending
+        self._environment = appending.environment
+        self._version = appending.version
         self._correlation_id = writing.correlation_id
-        self._acks = writing.request.acks
-        self._timeout_ms = writing.request.timeout_ms
+        self._acks = appending.request.acks
+        self._timeout_ms = appending.request.timeout_ms
         self._answers = answers
         writing.connection.line_up(self)
 

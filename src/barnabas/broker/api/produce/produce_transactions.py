@@ -16,7 +16,7 @@ from barnabas.protocol.batch import HEADER_SIZE, MAGIC, MAGIC_AT
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from barnabas.broker.api.produce.produce_wire import ProduceRequest
     from barnabas.broker.coordinators.transaction_coordinator import TransactionCoordinator
@@ -79,6 +79,31 @@ def is_open(hosted: HostedPartition, batch: memoryview) -> bool:
     return hosted.log.has_open_txn(producer_id, epoch)
 
 
+def transactional_producers(request: ProduceRequest) -> dict[PartitionKey, tuple[int, int, int]]:
+    """Id, epoch and sequence of the producer of each transactional batch."""
+    return {
+        (topic, index): _PRODUCER.unpack_from(batch, _PRODUCER_AT)
+        for topic, partitions in request.topics
+        for index, batch in partitions
+        if is_transactional(batch)
+    }
+
+
+def sole_producer(producers: Collection[tuple[int, int, int]], transactional_id: str | None) -> tuple[int, int] | None:
+    """Id and epoch of the producer of all transactional batches; None if there is none. Raises KafkaError if nothing of
+    their request may be appended."""
+    if not producers:
+        return None
+    if transactional_id is None:
+        raise KafkaError(
+            Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch came without a transactional id"
+        )
+    known = {(producer_id, epoch) for producer_id, epoch, _ in producers if producer_id >= 0}
+    if len(known) > 1:
+        raise KafkaError(Error.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID")
+    return known.pop() if known else None
+
+
 def begin(
     request: ProduceRequest, version: int, find: Callable[[bytes, int], HostedPartition], *, verifies: bool
 ) -> Transactional | None:
@@ -87,25 +112,12 @@ def begin(
 
     Without `verifies` (`transaction.partition.verification.enable`) the coordinator is not asked about partitions that
     clients have added themselves."""
-    batches = [
-        ((topic, index), batch)
-        for topic, partitions in request.topics
-        for index, batch in partitions
-        if is_transactional(batch)
-    ]
-    if not batches:
+    producers = transactional_producers(request)
+    known = sole_producer(producers.values(), request.transactional_id)
+    if known is None:
         return None
-    if request.transactional_id is None:
-        raise KafkaError(
-            Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch came without a transactional id"
-        )
-    producers = {key: _PRODUCER.unpack_from(batch, _PRODUCER_AT) for key, batch in batches}
-    known = {(producer_id, epoch) for producer_id, epoch, _ in producers.values() if producer_id >= 0}
-    if not known:
-        return None
-    if len(known) > 1:
-        raise KafkaError(Error.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID")
-    ((producer_id, epoch),) = known
+    assert request.transactional_id is not None
+    producer_id, epoch = known
     adds = version >= FIRST_VERSION_THAT_ADDS
     found = Transactional(request.transactional_id, producer_id, epoch, adds, {}, {}, {})
     if not adds and not verifies:
