@@ -152,6 +152,10 @@ class LargeRequest:
         self.answer: PieceWriter[Any] = PieceWriter(self._response, self._version, cut.response_path)
 
     @property
+    def connection(self) -> Connection:
+        return self._connection
+
+    @property
     def charged_bytes(self) -> int:
         return self._charged_bytes
 
@@ -246,8 +250,7 @@ class LargeRequest:
     async def add_in_slices(self, elements: Sequence[Any]) -> None:
         """As `add`, with turns for others in between."""
         for start in range(0, len(elements), ADDED_AT_ONCE):
-            if self._clock() > self._turn_ends_at:
-                await self._take_turn()
+            await self.pause_if_due()
             await self.add(elements[start : start + ADDED_AT_ONCE])
 
     async def answer_only(self, response: Any) -> None:
@@ -269,11 +272,17 @@ class LargeRequest:
                 await self._server.memory_freed()
             self._check_client()
 
-    async def forget(self, names: set[Any]) -> None:
+    async def pause_if_due(self) -> None:
+        """Gives others their turn, if this one has had its own."""
+        if self._clock() > self._turn_ends_at:
+            await self._take_turn()
+
+    async def forget(self, names: set[Any] | dict[Any, Any]) -> None:
         """Empties a set of what was seen. A million names are not gone at once."""
+        pop = names.popitem if isinstance(names, dict) else names.pop
         while names:
             for _ in range(min(len(names), FORGOTTEN_AT_ONCE)):
-                names.pop()
+                pop()
             await self._take_turn()
 
     async def _take_turn(self) -> None:

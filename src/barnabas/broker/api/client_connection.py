@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from barnabas.net.connection import Connection
 
 if TYPE_CHECKING:
-    from barnabas.broker.api.fetch.fetch import StandingFetch
+    from barnabas.broker.api.fetch.fetch_requests import StandingFetch
     from barnabas.broker.api.groups.standing_commits import StandingCommit
     from barnabas.net.listener import ListenerServer
     from barnabas.ports.network import Socket

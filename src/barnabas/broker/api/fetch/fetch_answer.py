@@ -16,6 +16,8 @@ from barnabas.protocol import messages as m
 from barnabas.protocol.varint import write_uvarint
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from barnabas.log.producers.aborted_txns import AbortedTxn
     from barnabas.log.segments.open_files import FileRange
     from barnabas.net.parts import Part
@@ -28,6 +30,8 @@ FIRST_FLEXIBLE_VERSION = 12
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 
 INLINE_BYTES_MAX = 16 * 1024
+HEAD_BYTES_MAX = 256 * 1024
+"""Of a part: copying a larger one would take long."""
 
 _I16 = Struct(">h")
 _I32 = Struct(">i")
@@ -83,7 +87,13 @@ class PartsWriter:
         self.parts: list[Part] = []
         self._range_bytes = 0
 
+    def cut_if_long(self) -> None:
+        if len(self.head) > HEAD_BYTES_MAX:
+            self.parts.append(bytes(self.head))
+            self.head = bytearray()
+
     def add_records(self, records: FileRange, *, is_cold: bool) -> None:
+        self.cut_if_long()
         if records.length <= INLINE_BYTES_MAX and not is_cold:
             data = records.file.read(records.position, records.length)
             if len(data) != records.length:
@@ -123,16 +133,51 @@ def encode_without_records(version: int, topics: TopicReads) -> bytes:
 
 
 def _write_answer(writer: PartsWriter, version: int, topics: TopicReads, session_id: int) -> None:
+    write_beginning(writer, version, session_id, len(topics))
+    write_partitions = partitions_writer(version)
+    for topic, partitions in topics:
+        write_topic_beginning(writer, version, topic, len(partitions))
+        write_partitions(writer, version, partitions)
+        write_end(writer, version)
+    write_end(writer, version)
+
+
+def write_beginning(writer: PartsWriter, version: int, session_id: int, topic_count: int) -> None:
+    head = writer.head
     if version >= FIRST_FLEXIBLE_VERSION:
-        writer.head += b"\0\0\0\0\0\0\0"  # header tags, throttle time, error code
-        writer.head += _I32.pack(session_id)
-        _write_flexible(writer, version, topics)
+        head += b"\0\0\0\0\0\0\0"  # header tags, throttle time, error code
+        head += _I32.pack(session_id)
+        write_uvarint(head, topic_count + 1)
     else:
-        writer.head += b"\0\0\0\0"
+        head += b"\0\0\0\0"
         if version >= FIRST_VERSION_WITH_SESSIONS:
-            writer.head += b"\0\0"
-            writer.head += _I32.pack(session_id)
-        _write_classic(writer, version, topics)
+            head += b"\0\0"
+            head += _I32.pack(session_id)
+        head += _I32.pack(topic_count)
+
+
+def write_topic_beginning(writer: PartsWriter, version: int, topic: bytes, partition_count: int) -> None:
+    head = writer.head
+    if version >= FIRST_FLEXIBLE_VERSION:
+        if version < FIRST_VERSION_WITH_TOPIC_IDS:
+            write_uvarint(head, len(topic) + 1)
+        head += topic
+        write_uvarint(head, partition_count + 1)
+    else:
+        head += _I16.pack(len(topic))
+        head += topic
+        head += _I32.pack(partition_count)
+
+
+def write_end(writer: PartsWriter, version: int) -> None:
+    """Of a topic, or of the answer."""
+    if version >= FIRST_FLEXIBLE_VERSION:
+        writer.head.append(0)
+
+
+def partitions_writer(version: int) -> Callable[[PartsWriter, int, Sequence[PartitionRead]], None]:
+    """What writes partitions of a topic in this version."""
+    return _write_flexible if version >= FIRST_FLEXIBLE_VERSION else _write_classic
 
 
 def encode_session_error(version: int, correlation_id: int, error: Error, session_id: int = 0) -> bytes:
@@ -143,12 +188,7 @@ def encode_session_error(version: int, correlation_id: int, error: Error, sessio
     return _FRAME.pack(4 + len(body), correlation_id) + body
 
 
-def encode_failure(version: int, correlation_id: int, request: m.FetchRequest, error: Error) -> bytes:
-    """The answer to a request that failed as a whole.
-
-    In versions that name topics by name, the error is repeated for each partition, as often as it was named: the oldest
-    versions have no other place for it.
-    """
+def failure(version: int, request: m.FetchRequest, error: Error) -> m.FetchResponse:
     response = m.FetchResponse(error_code=error, session_id=request.session_id)
     if version < FIRST_VERSION_WITH_TOPIC_IDS:
         response.responses = [
@@ -163,61 +203,58 @@ def encode_failure(version: int, correlation_id: int, request: m.FetchRequest, e
             )
             for topic in request.topics
         ]
+    return response
+
+
+def encode_failure(version: int, correlation_id: int, request: m.FetchRequest, error: Error) -> bytes:
+    """The answer to a request that failed as a whole.
+
+    In versions that name topics by name, the error is repeated for each partition, as often as it was named: the oldest
+    versions have no other place for it.
+    """
+    response = failure(version, request, error)
     header_tags = b"\0" if version >= FIRST_FLEXIBLE_VERSION else b""
     return frame_reply(correlation_id, header_tags, codec.encode(response, version))
 
 
-def _write_classic(writer: PartsWriter, version: int, topics: TopicReads) -> None:
-    writer.head += _I32.pack(len(topics))
-    for topic, partitions in topics:
-        writer.head += _I16.pack(len(topic))
-        writer.head += topic
-        writer.head += _I32.pack(len(partitions))
-        for read in partitions:
-            writer.head += _fixed_head(version, read)
-            if read.aborted is None:
-                writer.head += b"\xff\xff\xff\xff"
-            else:
-                writer.head += _I32.pack(len(read.aborted))
-                for txn in read.aborted:
-                    writer.head += _ABORTED.pack(txn.producer_id, txn.first_offset)
-            if version >= FIRST_VERSION_WITH_PREFERRED_REPLICA:
-                writer.head += b"\xff\xff\xff\xff"
-            if read.records is None:
-                writer.head += b"\0\0\0\0"
-            else:
-                writer.head += _I32.pack(read.records.length)
-                writer.add_records(read.records, is_cold=read.is_cold)
+def _write_classic(writer: PartsWriter, version: int, partitions: Sequence[PartitionRead]) -> None:
+    for read in partitions:
+        writer.head += _fixed_head(version, read)
+        if read.aborted is None:
+            writer.head += b"\xff\xff\xff\xff"
+        else:
+            writer.head += _I32.pack(len(read.aborted))
+            for txn in read.aborted:
+                writer.head += _ABORTED.pack(txn.producer_id, txn.first_offset)
+        if version >= FIRST_VERSION_WITH_PREFERRED_REPLICA:
+            writer.head += b"\xff\xff\xff\xff"
+        if read.records is None:
+            writer.head += b"\0\0\0\0"
+        else:
+            writer.head += _I32.pack(read.records.length)
+            writer.add_records(read.records, is_cold=read.is_cold)
 
 
-def _write_flexible(writer: PartsWriter, version: int, topics: TopicReads) -> None:
-    write_uvarint(writer.head, len(topics) + 1)
-    for topic, partitions in topics:
-        if version < FIRST_VERSION_WITH_TOPIC_IDS:
-            write_uvarint(writer.head, len(topic) + 1)
-        writer.head += topic
-        write_uvarint(writer.head, len(partitions) + 1)
-        for read in partitions:
-            writer.head += _fixed_head(version, read)
-            if read.aborted:
-                write_uvarint(writer.head, len(read.aborted) + 1)
-                for txn in read.aborted:
-                    writer.head += _ABORTED.pack(txn.producer_id, txn.first_offset) + b"\0"
-                writer.head += b"\xff\xff\xff\xff"
-            else:
-                writer.head += b"\0\xff\xff\xff\xff" if read.aborted is None else b"\x01\xff\xff\xff\xff"
-            if read.records is None:
-                writer.head.append(1)
-            else:
-                write_uvarint(writer.head, read.records.length + 1)
-                writer.add_records(read.records, is_cold=read.is_cold)
-            if read.diverging is None:
-                writer.head.append(0)
-            else:
-                # One tag, number 0, of 13 bytes: epoch, end offset, no tags of its own.
-                writer.head += b"\x01\0\x0d" + _TAGGED_EPOCH_END.pack(*read.diverging) + b"\0"
-        writer.head.append(0)
-    writer.head.append(0)
+def _write_flexible(writer: PartsWriter, version: int, partitions: Sequence[PartitionRead]) -> None:
+    for read in partitions:
+        writer.head += _fixed_head(version, read)
+        if read.aborted:
+            write_uvarint(writer.head, len(read.aborted) + 1)
+            for txn in read.aborted:
+                writer.head += _ABORTED.pack(txn.producer_id, txn.first_offset) + b"\0"
+            writer.head += b"\xff\xff\xff\xff"
+        else:
+            writer.head += b"\0\xff\xff\xff\xff" if read.aborted is None else b"\x01\xff\xff\xff\xff"
+        if read.records is None:
+            writer.head.append(1)
+        else:
+            write_uvarint(writer.head, read.records.length + 1)
+            writer.add_records(read.records, is_cold=read.is_cold)
+        if read.diverging is None:
+            writer.head.append(0)
+        else:
+            # One tag, number 0, of 13 bytes: epoch, end offset, no tags of its own.
+            writer.head += b"\x01\0\x0d" + _TAGGED_EPOCH_END.pack(*read.diverging) + b"\0"
 
 
 def _fixed_head(version: int, read: PartitionRead) -> bytes:

@@ -99,14 +99,35 @@ def group_by_topic(entries: Entries) -> TopicEntries:
     if len(known) < len(entries):
         known += [(key, entry) for key, entry in entries.items() if entry.is_unknown]
     topics: TopicEntries = []
-    last = None
     for (topic, _), entry in known:
-        if topic != last:
-            last, neighbours = topic, [entry]
-            topics.append((topic, neighbours))
-        else:
-            neighbours.append(entry)
+        add_to_topics(topics, topic, entry)
     return topics
+
+
+def add_to_topics(topics: TopicEntries, topic: TopicKey, entry: FetchEntry) -> None:
+    if topics and topics[-1][0] == topic:
+        topics[-1][1].append(entry)
+    else:
+        topics.append((topic, [entry]))
+
+
+def may_have_news(entry: FetchEntry, is_committed: bool) -> bool:
+    """Whether reading the partition could find anything else than that its reader is up to date."""
+    hosted = entry.hosted
+    if hosted is None:
+        return True
+    state = hosted.state
+    return (
+        (state.high_watermark.offset != entry.offset and not (is_committed and is_held_back(entry.offset, hosted)))
+        or state.leader_id != state.local_id
+        or (entry.leader_epoch >= 0 and entry.leader_epoch != state.leader_epoch)
+        or (entry.last_fetched_epoch >= 0 and entry.last_fetched_epoch != hosted.log.latest_epoch)
+    )
+
+
+def is_held_back(offset: int, hosted: HostedPartition) -> bool:
+    """Whether all that follows an offset belongs to transactions that a reader of committed data must not see yet."""
+    return hosted.last_stable_offset <= offset < hosted.state.high_watermark.offset
 
 
 def readable_end(hosted: HostedPartition, is_committed: bool) -> int:

@@ -19,6 +19,8 @@ from barnabas.broker.api.fetch.fetch_partitions import NOT_TOLD, read_partition,
 from barnabas.protocol.errors import Error
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from barnabas.broker.api.fetch.fetch_answer import PartitionRead, TopicReads
     from barnabas.broker.api.fetch.fetch_partitions import Entries, FetchEntry, TopicKey
     from barnabas.net.purgatory import Purgatory, Watchers
@@ -32,6 +34,10 @@ INITIAL_EPOCH = 0
 EPOCH_MAX = 2**31 - 1
 SESSION_ID_MAX = 2**31 - 1
 EVICTION_MS = 120_000
+PARTITIONS_MAX = 20_000
+"""A reader of more goes on with full fetches."""
+READ_AT_ONCE = 1000
+"""Marked partitions that one request visits; the others are next in line."""
 
 
 class FetchSession:
@@ -86,8 +92,12 @@ class FetchSession:
         if self.watchers:
             self._purgatory.wake(self.watchers)
 
-    def update(self, request: m.FetchRequest, named: Entries, version: int) -> None:
-        """Takes over what a request adds, changes and forgets."""
+    @property
+    def is_too_large(self) -> bool:
+        return len(self.entries) > PARTITIONS_MAX
+
+    def add(self, named: Entries) -> None:
+        """Takes over what a request adds and changes."""
         for key, entry in named.items():
             known = self.entries.get(key)
             if known is not None:
@@ -95,7 +105,9 @@ class FetchSession:
                 entry.told_log_start = known.told_log_start
                 self._remove(known)
             self._put(key, entry)
-        for forgotten in request.forgotten_topics_data:
+
+    def forget(self, topics: Iterable[m.FetchRequest.ForgottenTopic], version: int) -> None:
+        for forgotten in topics:
             topic = topic_key(forgotten.topic, forgotten.topic_id, version)
             for index in forgotten.partitions:
                 dropped = self.entries.pop((topic, index), None)
@@ -103,14 +115,18 @@ class FetchSession:
                     self._remove(dropped)
 
     def read(self, replicas: ReplicaManager, version: int, max_bytes: int, *, is_committed: bool) -> SessionReads:
-        """Reads the marked partitions within the limit; the others have nothing new."""
+        """Reads the marked partitions within the limits; the others have nothing new."""
         self._find_lost(replicas, version)
         reads = SessionReads()
-        unknown = []
+        unknown: list[FetchEntry] = []
         for entry in self._marked:
             if entry.is_unknown:
-                unknown.append(entry)
+                if len(unknown) < READ_AT_ONCE:
+                    unknown.append(entry)
                 continue
+            if len(reads.visited) == READ_AT_ONCE:
+                reads.has_more = True
+                break
             total = reads.total_bytes
             if total and total >= max_bytes:
                 break
@@ -169,12 +185,14 @@ class FetchSession:
 class SessionReads:
     """What a request found in the partitions that it visited."""
 
-    __slots__ = ("has_error", "total_bytes", "visited")
+    __slots__ = ("has_error", "has_more", "total_bytes", "visited")
 
     def __init__(self) -> None:
         self.visited: list[tuple[FetchEntry, PartitionRead]] = []
         self.total_bytes = 0
         self.has_error = False
+        self.has_more = False
+        """Whether partitions were left for the next request."""
 
     def add(self, entry: FetchEntry, read: PartitionRead) -> None:
         self.visited.append((entry, read))
@@ -200,6 +218,8 @@ class FetchSessions:
 
     def open(self, entries: Entries, generation: int, now_ms: int, *, uses_topic_ids: bool) -> FetchSession | None:
         """A new session of these partitions; None when there is no room for one."""
+        if len(entries) > PARTITIONS_MAX:
+            return None
         if len(self._by_id) >= self._slots_max and not self._make_room(len(entries), now_ms):
             return None
         session_id = 1 + self._random.below(SESSION_ID_MAX)

@@ -11,8 +11,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.api.environments import FetchEnvironment
-from barnabas.broker.api.fetch.fetch import ISOLATION_LEVELS, READ_COMMITTED
 from barnabas.broker.api.fetch.fetch_partitions import readable_end
+from barnabas.broker.api.fetch.fetch_requests import ISOLATION_LEVELS, READ_COMMITTED
 from barnabas.broker.api.registry import handles
 from barnabas.net.large_requests import Cut
 from barnabas.protocol import messages as m

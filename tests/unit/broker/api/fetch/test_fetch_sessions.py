@@ -113,7 +113,7 @@ class Reader:
     def move(self, index: int, offset: int) -> None:
         """A request names a partition at another offset, as a reader does that has got records."""
         request = m.FetchRequest(topics=[self._topic("t", [index], offset)])
-        self.session.update(request, look_up(self.hosting.replicas, request, VERSION), VERSION)
+        self.session.add(look_up(self.hosting.replicas, request, VERSION))
 
     def _topic(self, name: str, indexes: range | list[int], offset: int = 0) -> m.FetchRequest.FetchTopic:
         partition = m.FetchRequest.FetchPartition
