@@ -1,15 +1,16 @@
 """The controller on the quorum's event loop: it connects the decisions to Raft, and runs the timers.
 
 A request is decided against the state with all appended records, its records are appended and applied at once, and
-the reply waits until they are committed. When leadership is lost, the state is dropped along with everything
-uncommitted in it; the next leadership builds a new one from the committed image.
+the reply waits until they are committed. Records of very many partitions are encoded and applied in slices, with turns
+of the event loop in between; nothing else is decided meanwhile. When leadership is lost, the state is dropped along
+with everything uncommitted in it; the next leadership builds a new one from the committed image.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from barnabas.controller.decisions.activation import activation_records
 from barnabas.controller.decisions.broker_transitions import fence
@@ -20,6 +21,7 @@ from barnabas.controller.decisions.slices import joined, slices, slicing_of
 from barnabas.controller.snapshotter import Snapshotter
 from barnabas.metadata.conversions import addresses_as, features_as
 from barnabas.metadata.versions import SUPPORTED_FEATURES, VersionedRecord
+from barnabas.net.large_requests import Breather
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.refusals import refusal
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.image import Endpoint, MetadataImage
     from barnabas.ports import Clock, Disk, Random, Threads
     from barnabas.protocol.compiler.structs import Message
+    from barnabas.protocol.record import Record
     from barnabas.protocol.uuids import Uuid
     from barnabas.raft.image_publisher import ImagePublisher
     from barnabas.raft.metadata_batches import DecodedBatch
@@ -47,8 +50,14 @@ logger = logging.getLogger("barnabas.controller")
 
 MAX_REQUESTS_IN_FLIGHT = 1000
 """Requests that are decided and wait for their commit; further requests wait before they are decided."""
+RECORDS_AT_ONCE = 200
+"""What is encoded and applied in one go: a few milliseconds' work."""
 _THREADS = 2
 """One for syncing the log, one for writing snapshots."""
+_OF_TOPICS = (m.RemoveTopicRecord, m.ClearElrRecord)
+"""Records that change all partitions of a topic."""
+
+T = TypeVar("T")
 
 
 class ControllerOptions(NamedTuple):
@@ -102,6 +111,8 @@ class QuorumController:
         self._state: ControllerState | None = None
         self._active: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._slots = asyncio.Semaphore(MAX_REQUESTS_IN_FLIGHT)
+        self._deciding = asyncio.Lock()
+        """Held from a decision until its records are applied."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._threads = environment.threads.pool("metadata disk", _THREADS)
         voters = self._voters(content)
@@ -164,7 +175,7 @@ class QuorumController:
             return Reply(refusal(request, refused), self._publisher.committed.offset)
 
     async def _decide(self, request: Message) -> Reply:
-        response, commits = self._begin(request)
+        response, commits = await self._begin(request)
         return await self._when_committed(response, commits)
 
     async def _decide_in_slices(self, request: Message, slicing: Slicing) -> Reply:
@@ -172,19 +183,20 @@ class QuorumController:
         responses: list[Message] = []
         commits: list[asyncio.Future[int]] = []
         for slice_ in slices(request, slicing, self._context()):
-            response, begun = self._begin(slice_)
+            response, begun = await self._begin(slice_)
             responses.append(response)
             commits += begun
             await asyncio.sleep(0)
         return await self._when_committed(joined(responses, slicing), commits)
 
-    def _begin(self, request: Message) -> tuple[Message, list[asyncio.Future[int]]]:
+    async def _begin(self, request: Message) -> tuple[Message, list[asyncio.Future[int]]]:
         """The response, and what has to be committed before it may be given."""
-        state = self._active_state()
-        decision = decide(state, request, self._context())
-        if decision.contact is not None:
-            state.touch(decision.contact)
-        return decision.response, self._append_batches(decision.records)
+        async with self._deciding:
+            state = self._active_state()
+            decision = decide(state, request, self._context())
+            if decision.contact is not None:
+                state.touch(decision.contact)
+            return decision.response, await self._append_batches(decision.records)
 
     async def _when_committed(self, response: Message, commits: Sequence[asyncio.Future[int]]) -> Reply:
         if commits:
@@ -194,24 +206,25 @@ class QuorumController:
             await self._driver.settled()
         return Reply(response, self._publisher.committed.offset)
 
-    async def _append(self, records: Sequence[VersionedRecord]) -> None:
-        """Appends and applies records, and waits until they are committed."""
-        await self._wait(self._append_batches(records))
-
     async def _wait(self, commits: Sequence[asyncio.Future[int]]) -> None:
         # Not gather: if this request is cancelled, that would cancel futures that others wait for.
         await asyncio.wait(commits)
         for commit in commits:
             commit.result()
 
-    def _append_batches(self, records: Sequence[VersionedRecord]) -> list[asyncio.Future[int]]:
-        """Appends and applies records, in several batches if they are many."""
+    async def _append_batches(self, records: Sequence[VersionedRecord]) -> list[asyncio.Future[int]]:
+        """Appends and applies records, in several batches if they are many. Call it while deciding."""
         return [
-            self._append_batch(records[start : start + MAX_RECORDS_PER_BATCH])
+            await self._append_batch(records[start : start + MAX_RECORDS_PER_BATCH])
             for start in range(0, len(records), MAX_RECORDS_PER_BATCH)
         ]
 
-    def _append_batch(self, records: Sequence[VersionedRecord]) -> asyncio.Future[int]:
+    async def _append_batch(self, records: Sequence[VersionedRecord]) -> asyncio.Future[int]:
+        if len(records) <= RECORDS_AT_ONCE and not any(isinstance(each.message, _OF_TOPICS) for each in records):
+            return self._append_at_once(records)
+        return await _to_its_end(self._append_in_slices(records))
+
+    def _append_at_once(self, records: Sequence[VersionedRecord]) -> asyncio.Future[int]:
         """Applies records to the state first: what cannot be applied must never get into the log."""
         state = self._active_state()
         prepared = self._driver.prepare(records)
@@ -223,6 +236,31 @@ class QuorumController:
             raise
         return self._driver.append(prepared)
 
+    async def _append_in_slices(self, records: Sequence[VersionedRecord]) -> asyncio.Future[int]:
+        """As `_append_at_once`, with turns for others in between."""
+        state = self._active_state()
+        breather = Breather()
+        encoded: list[Record] = []
+        for start in range(0, len(records), RECORDS_AT_ONCE):
+            encoded += self._driver.encode(records[start : start + RECORDS_AT_ONCE])
+            await breather.pause_if_due()
+        self._require_active(state)
+        prepared = self._driver.prepare_encoded(encoded)
+        try:
+            for _ in state.applying(records, prepared.base_offset, self._now_ms()):
+                await breather.pause_if_due()
+                self._require_active(state)
+        except Exception:
+            if self._state is state:
+                self._driver.resign()
+            raise
+        return self._driver.append(prepared)
+
+    def _require_active(self, state: ControllerState) -> None:
+        """Refuses to go on with a state of a leadership that has ended meanwhile."""
+        if self._active_state() is not state:
+            raise KafkaError(Error.NOT_CONTROLLER, "This node has given up its leadership of the metadata quorum.")
+
     def _active_state(self) -> ControllerState:
         if self._state is None:
             raise KafkaError(Error.NOT_CONTROLLER, "This node does not lead the metadata quorum.")
@@ -230,8 +268,8 @@ class QuorumController:
 
     # Callbacks of the Raft driver
 
-    def on_commit(self, batches: Sequence[DecodedBatch]) -> None:
-        self._publisher.apply(batches)
+    async def on_commit(self, batches: Sequence[DecodedBatch]) -> None:
+        await self._publisher.follow(batches)
         self._snapshotter.committed(batches)
 
     def on_leader(self, epoch: int) -> None:
@@ -246,7 +284,7 @@ class QuorumController:
         try:
             # Immediately, before any request can be decided.
             if records:
-                self._append_batch(records)
+                self._append_at_once(records)
         except KafkaError as error:
             logger.warning("node %d could not take over as controller: %s", self._settings.node_id, error)
             return
@@ -300,17 +338,26 @@ class QuorumController:
         interval_s = self._options.limits.idle_interval_ms / 1000
         while interval_s > 0:
             await asyncio.sleep(interval_s)
-            await self._append_in_background([VersionedRecord(m.NoOpRecord(), 0)])
+            await self._append_in_background(lambda _: [VersionedRecord(m.NoOpRecord(), 0)])
 
     async def _fence_expired_brokers(self) -> None:
         timeout_ms = self._settings.session_timeout_ms
         while True:
             await asyncio.sleep(self._ms_to_next_expiry(timeout_ms) / 1000)
             # One at a time, so that the changes made for one are seen when the next is fenced.
-            while (state := self._state) and (expired := state.expired_brokers(self._now_ms(), timeout_ms)):
-                logger.warning("fencing broker %d: no heartbeat for %d ms", expired[0], timeout_ms)
-                if not await self._append_in_background(fence(state, self._settings, state.brokers[expired[0]])):
-                    break
+            while self._expired_brokers() and await self._append_in_background(self._fence_an_expired_broker):
+                pass
+
+    def _expired_brokers(self) -> list[int]:
+        state = self._state
+        return state.expired_brokers(self._now_ms(), self._settings.session_timeout_ms) if state else []
+
+    def _fence_an_expired_broker(self, state: ControllerState) -> Sequence[VersionedRecord]:
+        expired = self._expired_brokers()
+        if not expired:
+            return ()
+        logger.warning("fencing broker %d: no heartbeat for %d ms", expired[0], self._settings.session_timeout_ms)
+        return fence(state, self._settings, state.brokers[expired[0]])
 
     def _ms_to_next_expiry(self, timeout_ms: int) -> int:
         contacts = [session.last_contact_ms for session in self._state.sessions.values()] if self._state else []
@@ -318,10 +365,13 @@ class QuorumController:
         # Sessions of fenced brokers do not expire, but may be the oldest: check no more often than this.
         return max(oldest_ms + timeout_ms - self._now_ms() + 1, timeout_ms // 8)
 
-    async def _append_in_background(self, records: Sequence[VersionedRecord]) -> bool:
+    async def _append_in_background(self, make: Callable[[ControllerState], Sequence[VersionedRecord]]) -> bool:
         """Appends records of the controller's own. Returns whether they were committed."""
         try:
-            await self._append(records)
+            async with self._deciding:
+                commits = await self._append_batches(make(self._active_state()))
+            if commits:
+                await self._wait(commits)
         except KafkaError as error:
             logger.debug("a record of the controller's own was not written: %s", error)
             return False
@@ -384,3 +434,13 @@ class QuorumController:
             threads=self._threads,
             static_voters=() if content.kraft_version else [voter.id for voter in voters],
         )
+
+
+async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Awaits what must not be left half done: whoever is cancelled meanwhile ends when it is done."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise

@@ -477,6 +477,11 @@ class ImageReplay:
 
     def apply_batch(self, records: Iterable[Message], *, last_offset: int, epoch: int, timestamp_ms: int) -> None:
         """Applies one committed batch. `last_offset` is the offset of its last record."""
+        self.apply_records(records)
+        self.skip_batch(last_offset=last_offset, epoch=epoch, timestamp_ms=timestamp_ms)
+
+    def apply_records(self, records: Iterable[Message]) -> None:
+        """Applies some records of a batch. After all of them, `skip_batch` says where it ends."""
         for record in records:
             if isinstance(record, m.BeginTransactionRecord):
                 self._begin()
@@ -486,7 +491,6 @@ class ImageReplay:
                 self._abort()
             else:
                 self._draft.apply(record)
-        self.skip_batch(last_offset=last_offset, epoch=epoch, timestamp_ms=timestamp_ms)
 
     def skip_batch(self, *, last_offset: int, epoch: int, timestamp_ms: int) -> None:
         """Advances past a batch that does not affect the image, such as one of control records."""

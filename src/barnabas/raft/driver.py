@@ -15,9 +15,16 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from barnabas.log.flush import is_failed_sync, is_failed_write
+from barnabas.protocol.batch import build_batch
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.raft.core import AppendFailed, Flushed, LeaderChange, Propose, RaftCore, Ready, Resign, Role
-from barnabas.raft.metadata_batches import DecodedBatch, control_batch, data_batch, decode_batch, leader_change_messages
+from barnabas.raft.metadata_batches import (
+    DecodedBatch,
+    control_batch,
+    decode_batch,
+    encode_data,
+    leader_change_messages,
+)
 from barnabas.raft.quorum_state import write_quorum_state
 
 if TYPE_CHECKING:
@@ -25,6 +32,7 @@ if TYPE_CHECKING:
 
     from barnabas.metadata.versions import VersionedRecord
     from barnabas.ports import Clock, Disk, ThreadPool
+    from barnabas.protocol.record import Record
     from barnabas.raft.core import Entry, HardState
     from barnabas.raft.metadata_batches import VoterNode
     from barnabas.raft.metadata_log import MetadataLog
@@ -41,7 +49,7 @@ BATCH_BYTES_MAX = 8 * 1024 * 1024
 class RaftListener(Protocol):
     """Called on the driver's loop; must not block."""
 
-    def on_commit(self, batches: Sequence[DecodedBatch]) -> None:
+    async def on_commit(self, batches: Sequence[DecodedBatch]) -> None:
         """These batches are committed. They come in order and without gaps."""
         ...
 
@@ -133,12 +141,18 @@ class RaftDriver:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._fail_pending()
 
+    def encode(self, records: Sequence[VersionedRecord]) -> list[Record]:
+        return encode_data(records, self._clock.now_ms())
+
     def prepare(self, records: Sequence[VersionedRecord]) -> Prepared:
         """Builds a batch of records for the end of the log. Raises NOT_CONTROLLER if this node does not lead."""
+        return self.prepare_encoded(self.encode(records))
+
+    def prepare_encoded(self, records: Sequence[Record]) -> Prepared:
         if not self.is_leader:
             raise KafkaError(Error.NOT_CONTROLLER, "This node does not lead the metadata quorum.")
         base_offset, epoch = self._core.log_end_offset, self._core.epoch
-        batch = data_batch(records, base_offset=base_offset, epoch=epoch, timestamp_ms=self._clock.now_ms())
+        batch = build_batch(records, base_offset=base_offset, leader_epoch=epoch)
         if len(batch) > BATCH_BYTES_MAX:
             raise KafkaError(
                 Error.RECORD_LIST_TOO_LARGE,
@@ -268,8 +282,10 @@ class RaftDriver:
 
     async def _commit(self, high_watermark: int) -> None:
         """Hands on what is committed, with room for others in between where that is much."""
-        while done := self._take_committed(high_watermark):
-            self._listener.on_commit([decode_batch(pending.batch, self._log.folder) for pending in done])
+        while done := self._next_committed(high_watermark):
+            await self._listener.on_commit([await self._decode(pending.batch) for pending in done])
+            for _ in done:
+                self._pending.popleft()
             is_all = not self._pending or self._pending[0].end_offset > high_watermark
             if is_all and self._core.role is Role.LEADER and self._announced_epoch != self._core.epoch:
                 self._announced_epoch = self._core.epoch
@@ -280,13 +296,22 @@ class RaftDriver:
             if not is_all:
                 await asyncio.sleep(0)
 
-    def _take_committed(self, high_watermark: int) -> list[_Pending]:
-        taken: list[_Pending] = []
+    def _next_committed(self, high_watermark: int) -> list[_Pending]:
+        """The oldest of what waits. It waits until it is handed on: see `settled`."""
+        oldest: list[_Pending] = []
         size = 0
-        while self._pending and self._pending[0].end_offset <= high_watermark and size < COMMIT_BYTES:
-            taken.append(self._pending.popleft())
-            size += len(taken[-1].batch)
-        return taken
+        for pending in self._pending:
+            if pending.end_offset > high_watermark or size >= COMMIT_BYTES:
+                break
+            oldest.append(pending)
+            size += len(pending.batch)
+        return oldest
+
+    async def _decode(self, batch: bytes) -> DecodedBatch:
+        """In a thread, if that takes long."""
+        if len(batch) <= COMMIT_BYTES:
+            return decode_batch(batch, self._log.folder)
+        return await self._threads.run(decode_batch, batch, self._log.folder)
 
     def _give_up(self, error: Exception) -> None:
         """A write failed, but what was written before is intact: the next election tries again."""

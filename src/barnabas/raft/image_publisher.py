@@ -18,13 +18,16 @@ from barnabas.metadata.replay import ImageDraft, ImageReplay
 from barnabas.protocol import messages as m
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from barnabas.metadata.replay import Publication
     from barnabas.raft.metadata_batches import DecodedBatch
     from barnabas.raft.snapshots import Snapshot
 
 logger = logging.getLogger("barnabas.metadata")
+
+RECORDS_AT_ONCE = 500
+"""Of a batch, applied in one turn of the event loop: a few milliseconds' work."""
 
 
 class ImagePublisher:
@@ -70,23 +73,34 @@ class ImagePublisher:
 
     def apply(self, batches: Sequence[DecodedBatch]) -> None:
         """Applies committed batches and publishes the resulting image."""
+        for _ in self._applying(batches):
+            pass
+
+    async def follow(self, batches: Sequence[DecodedBatch]) -> None:
+        """As `apply`, with turns of the event loop in between where that is much."""
+        for _ in self._applying(batches):
+            await asyncio.sleep(0)
+
+    def _applying(self, batches: Sequence[DecodedBatch]) -> Iterator[None]:
         for batch in batches:
-            self._apply(batch)
+            if batch.is_control:
+                self._apply_control(batch)
+            else:
+                for start in range(0, len(batch.records), RECORDS_AT_ONCE):
+                    if start:
+                        yield
+                    self._loader.apply_records(batch.records[start : start + RECORDS_AT_ONCE])
+            self._loader.skip_batch(last_offset=batch.last_offset, epoch=batch.epoch, timestamp_ms=batch.timestamp_ms)
         publication = self._loader.publish()
         if publication is not None and self._loop is not None:
             self._loop.call_soon_threadsafe(self._publish, publication)
 
-    def _apply(self, batch: DecodedBatch) -> None:
-        place = {"last_offset": batch.last_offset, "epoch": batch.epoch, "timestamp_ms": batch.timestamp_ms}
-        if not batch.is_control:
-            self._loader.apply_batch(batch.records, **place)
-            return
+    def _apply_control(self, batch: DecodedBatch) -> None:
         for message in batch.records:
             if isinstance(message, m.LeaderChangeMessage):
                 self._loader.set_controller(message.leader_id)
             elif isinstance(message, m.KRaftVersionRecord):
                 self.kraft_version = message.kraft_version
-        self._loader.skip_batch(**place)
 
     # The broker's event loop
 

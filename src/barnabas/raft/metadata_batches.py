@@ -55,8 +55,11 @@ class NewerMetadataError(Exception):
 
 
 def data_batch(records: Iterable[VersionedRecord], *, base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
-    encoded = [Record(timestamp=timestamp_ms, value=encode_record(message, version)) for message, version in records]
-    return build_batch(encoded, base_offset=base_offset, leader_epoch=epoch)
+    return build_batch(encode_data(records, timestamp_ms), base_offset=base_offset, leader_epoch=epoch)
+
+
+def encode_data(records: Iterable[VersionedRecord], timestamp_ms: int) -> list[Record]:
+    return [Record(timestamp=timestamp_ms, value=encode_record(message, version)) for message, version in records]
 
 
 def control_batch(messages: Iterable[Message], *, base_offset: int, epoch: int, timestamp_ms: int) -> bytes:

@@ -37,7 +37,7 @@ class Listener:
         self.errors: list[Exception] = []
         self.led = asyncio.Event()
 
-    def on_commit(self, batches: Sequence[DecodedBatch]) -> None:
+    async def on_commit(self, batches: Sequence[DecodedBatch]) -> None:
         self.batches += batches
 
     def on_leader(self, epoch: int) -> None:

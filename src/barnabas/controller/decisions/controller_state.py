@@ -15,7 +15,7 @@ from barnabas.metadata.topic_names import has_collision_characters, unify_collis
 from barnabas.protocol import messages as m
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from barnabas.controller.decisions.context import Contact, Settings
     from barnabas.metadata.image import BrokerImage, FeaturesImage, TopicImage
@@ -164,8 +164,14 @@ class ControllerState:
 
     def apply(self, records: Iterable[VersionedRecord], base_offset: int, now_ms: int) -> None:
         """Applies records that were appended at `base_offset`."""
+        for _ in self.applying(records, base_offset, now_ms):
+            pass
+
+    def applying(self, records: Iterable[VersionedRecord], base_offset: int, now_ms: int) -> Iterator[None]:
+        """As `apply`, record by record. The state is of no use to anybody until the last is applied."""
         for offset, record in enumerate(records, base_offset):
             self._apply(record.message, offset, now_ms)
+            yield
         self.metadata.settle()
 
     def _apply(self, record: Message, offset: int, now_ms: int) -> None:
