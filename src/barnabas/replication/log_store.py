@@ -291,8 +291,11 @@ class LogStore:
         return max(log.log_start_offset, min(checkpointed, log.log_end_offset))
 
     def discard(self, log: PartitionLog, now_ms: int) -> None:
-        """Takes the log of a deleted topic out of the way at once; its files are removed later, in the background."""
-        data_dir = self._logs.pop(log)
+        """Takes the log of a deleted topic out of the way at once; its files are removed later, in the background. If
+        its data folder has failed, they stay."""
+        data_dir = self._logs.pop(log, None)
+        if data_dir is None:
+            return
 
         def rename() -> None:
             self._doomed.append(_Doomed(now_ms + log.config.file_delete_delay_ms, data_dir, data_dir.discard(log)))

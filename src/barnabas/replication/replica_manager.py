@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.config.topic_config import LONG_MAX, TopicConfig, resolve_topic_config
 from barnabas.log.folder.checkpoints import TopicPartition
 from barnabas.metadata.image import ConfigResource, MetadataDelta, MetadataImage, ResourceType, TopicImage
+from barnabas.net.large_requests import Breather
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.uuids import Uuid
 from barnabas.replication.hosted import HostedPartition
@@ -130,12 +131,12 @@ class ReplicaManager:
         async with self._changing:
             self._image = image
             for topic in delta.deleted_topics:
-                self._remove(topic)
+                await self._remove(topic)
             for topic in delta.created_topics:
                 await self._host(topic, image, config)
             for change in delta.changed_topics:
                 await self._host(change.new, image, config)
-            self._apply_configs(image, delta.changed_configs, config)
+            await self._apply_configs(image, delta.changed_configs, config)
             self._changed()
 
     async def retry_offline(self, config: BrokerConfig) -> None:
@@ -171,6 +172,7 @@ class ReplicaManager:
         """Follows the metadata of one topic's partitions, making the logs that are not there yet."""
         hosted = self._by_id.get(topic.topic_id, {})
         topic_config: TopicConfig | None = None
+        breather = Breather()
         for first in range(0, len(topic.partitions), CREATED_PER_STEP):
             step = range(first, min(first + CREATED_PER_STEP, len(topic.partitions)))
             missing = [i for i in step if i not in hosted and self._node_id in topic.partitions[i].replicas]
@@ -189,6 +191,7 @@ class ReplicaManager:
                 if index in hosted:
                     self._follow(hosted[index], topic.partitions[index])
                     self._note_place(hosted[index], topic.partitions[index])
+            await breather.pause_if_due()
         if hosted and topic.topic_id not in self._by_id:
             self._by_id[topic.topic_id] = hosted
             self._by_name[topic.name.encode()] = hosted
@@ -287,24 +290,30 @@ class ReplicaManager:
             hosted.log.begin_epoch(partition.leader_epoch)
         hosted.notify()
 
-    def _remove(self, topic: TopicImage) -> None:
+    async def _remove(self, topic: TopicImage) -> None:
+        """Nobody is served from the topic any more. Its logs are taken away with turns for others in between."""
         now_ms = self._clock.now_ms()
-        for index in range(len(topic.partitions)):
-            self.misplaced.pop((topic.topic_id, index), None)
-            if self._offline.pop((topic.topic_id, index), None) is not None:
-                self._store.discard_returned(topic.name, index, now_ms)
+        breather = Breather()
         partitions = self._by_id.pop(topic.topic_id, {})
         if self._by_name.get(topic.name.encode()) is partitions:
             del self._by_name[topic.name.encode()]
         self.removals += bool(partitions)
         for hosted in partitions.values():
             hosted.is_removed = True
-            self.flushed_by_time.pop(hosted, None)
             hosted.state.leader_id = BrokerId(-1)
-            self._store.discard(hosted.log, now_ms)
-            hosted.notify()
+        for index in range(len(topic.partitions)):
+            self.misplaced.pop((topic.topic_id, index), None)
+            if self._offline.pop((topic.topic_id, index), None) is not None:
+                self._store.discard_returned(topic.name, index, now_ms)
+            if (removed := partitions.get(index)) is not None:
+                self.flushed_by_time.pop(removed, None)
+                self._store.discard(removed.log, now_ms)
+                removed.notify()
+            await breather.pause_if_due()
 
-    def _apply_configs(self, image: MetadataImage, changed: Iterable[ConfigResource], config: BrokerConfig) -> None:
+    async def _apply_configs(
+        self, image: MetadataImage, changed: Iterable[ConfigResource], config: BrokerConfig
+    ) -> None:
         """A topic's change reaches its logs; a change of the broker's settings may reach all."""
         names: set[str] = set()
         for resource in changed:
@@ -312,12 +321,14 @@ class ReplicaManager:
                 names.add(resource.name)
             elif resource.type == ResourceType.BROKER:
                 names.update(name.decode() for name in self._by_name)
+        breather = Breather()
         for name in names:
             partitions = self._by_name.get(name.encode())
             if partitions:
                 topic_config = resolve_topic_config(image.configs.of_topic(name), config)
-                for hosted in partitions.values():
+                for hosted in list(partitions.values()):
                     self._follow_config(hosted, topic_config)
+            await breather.pause_if_due()
 
     def _follow_config(self, hosted: HostedPartition, config: TopicConfig) -> None:
         hosted.log.config = config

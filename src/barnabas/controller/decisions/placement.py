@@ -44,6 +44,9 @@ def place_replicas(
             f"The target replication factor of {replication_factor} cannot be reached because only "
             f"{cluster.broker_count} broker(s) are registered or some brokers have all their log directories cordoned.",
         )
+    if cluster.broker_count == 1:
+        # Nothing to choose, however many partitions there are.
+        return [cluster.place(replication_factor)] * partition_count
     return [cluster.place(replication_factor) for _ in range(partition_count)]
 
 

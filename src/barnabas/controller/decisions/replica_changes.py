@@ -17,7 +17,7 @@ from barnabas.protocol.errors import Error, KafkaError
 if TYPE_CHECKING:
     from barnabas.controller.decisions.context import Context
     from barnabas.controller.decisions.controller_state import ControllerState
-    from barnabas.metadata.image import PartitionImage
+    from barnabas.metadata.image import PartitionImage, TopicImage
     from barnabas.metadata.versions import VersionedRecord
 
 PREFERRED = 0
@@ -86,7 +86,7 @@ def elect_leaders(state: ControllerState, request: m.ElectLeadersRequest, contex
         raise KafkaError(Error.INVALID_REQUEST, f"Unknown election type {request.election_type}")
     election = Election.PREFERRED if request.election_type == PREFERRED else Election.UNCLEAN
     wanted = (
-        {topic.name: range(len(topic.partitions)) for topic in state.metadata.topics_by_id.values()}
+        {topic.name: _to_be_elected(topic, election) for topic in state.metadata.topics_by_id.values()}
         if request.topic_partitions is None
         else {topic.topic: topic.partitions for topic in request.topic_partitions}
     )
@@ -100,8 +100,6 @@ def elect_leaders(state: ControllerState, request: m.ElectLeadersRequest, contex
             try:
                 records.append(_elect(state, name, partition_id, election, context))
             except KafkaError as error:
-                if error.error is Error.ELECTION_NOT_NEEDED and request.topic_partitions is None:
-                    continue
                 result.error_code, result.error_message = error.error, error.message or None
             answer.partition_result.append(result)
     return Decision(response, records)
@@ -186,6 +184,17 @@ def _check_replica(state: ControllerState, broker_id: int, key: PartitionKey) ->
     return Error.NONE
 
 
+def _is_needed(partition: PartitionImage, election: Election) -> bool:
+    if election is Election.PREFERRED:
+        return partition.leader != partition.replicas[0]
+    return partition.leader == NO_LEADER
+
+
+def _to_be_elected(topic: TopicImage, election: Election) -> list[int]:
+    """The partitions of a topic that need the election: few, as a rule, of very many."""
+    return [index for index, partition in enumerate(topic.partitions) if _is_needed(partition, election)]
+
+
 def _elect(
     state: ControllerState, topic_name: str, partition_id: int, election: Election, context: Context
 ) -> VersionedRecord:
@@ -195,8 +204,7 @@ def _elect(
     if not 0 <= partition_id < len(topic.partitions):
         raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic_name}-{partition_id}")
     partition = topic.partitions[partition_id]
-    is_there = partition.leader == partition.replicas[0]
-    if is_there if election is Election.PREFERRED else partition.leader != NO_LEADER:
+    if not _is_needed(partition, election):
         raise KafkaError(Error.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
     key = PartitionKey(topic.topic_id, partition_id)
     record = change_partition(
