@@ -273,7 +273,7 @@ class Broker:
         self._groups.reconfigure(self._settings.config)
         await self._replicas.apply(image, delta, self._settings.config)
         if delta.deleted_topics:
-            self._groups.topics_deleted(delta.deleted_topics)
+            await self._groups.topics_deleted(delta.deleted_topics)
         self._directories.say_where_partitions_are()
 
     def _following_ended(self, task: asyncio.Task[None]) -> None:

@@ -77,6 +77,10 @@ class Effects:
         return f"Effects(records={self.records!r}, answers={self.answers!r}, actions={self.actions!r})"
 
 
+DUE_AT_ONCE: Final = 500
+"""Alarms that go off in one step; the others follow in the next, at once."""
+
+
 class Alarms:
     """Which groups, or transactions, may have something due, without asking all of them.
 
@@ -105,9 +109,9 @@ class Alarms:
             heappush(self._queue, (at_ms, name))
 
     def take_due(self, now_ms: int) -> list[str]:
-        """The names whose alarm goes off, by time. They have none until one is set again."""
-        due = []
-        while self._queue and self._queue[0][0] <= now_ms:
+        """The names whose alarm goes off, by time, or the first of very many. They have none until one is set again."""
+        due: list[str] = []
+        while self._queue and self._queue[0][0] <= now_ms and len(due) < DUE_AT_ONCE:
             at_ms, name = heappop(self._queue)
             if self._at_ms.get(name) == at_ms:
                 del self._at_ms[name]

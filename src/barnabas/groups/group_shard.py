@@ -327,11 +327,15 @@ class GroupShard:
         effects.answer(reply_to, group_views.delete_offsets(group, self._offsets, request, effects))
         return effects
 
-    def topics_deleted(self, topics: Mapping[str, Uuid]) -> Effects:
-        """Deletes the offsets of deleted topics, but not those of a newer topic of the same name."""
+    def topics_deleted(self, topics: Mapping[str, Uuid], group_ids: Iterable[str] | None = None) -> Effects:
+        """Deletes the offsets of deleted topics, but not those of a newer topic of the same name: of some groups, or of
+        all."""
         effects = Effects()
-        self._offsets.delete_topics(topics, effects)
+        self._offsets.delete_topics(topics, self.groups_with_offsets() if group_ids is None else group_ids, effects)
         return effects
+
+    def groups_with_offsets(self) -> list[str]:
+        return list(self._offsets.group_ids)
 
     def _add_group_of_offsets(self, group_id: str, effects: Effects) -> None:
         """Committing offsets to an unknown group creates it, if only as a name for them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.broker.coordinators.coordinator_spec import OFFSETS_TOPIC, CoordinatorEnvironment, CoordinatorSpec
@@ -14,16 +15,21 @@ from barnabas.groups.classic.classic_group import ClassicGroupSettings
 from barnabas.groups.consumer.regex_subscriptions import ResolveRegexes
 from barnabas.groups.consumer.step_context import ConsumerGroupSettings
 from barnabas.groups.group_shard import GroupShard, ShardSettings
+from barnabas.net.large_requests import Breather
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from barnabas.broker.coordinators.led_shard import LedShard
     from barnabas.config.broker_config import BrokerConfig
-    from barnabas.coordination.effects import Action
+    from barnabas.coordination.effects import Action, Effects
     from barnabas.metadata.image import TopicImage
+    from barnabas.protocol.uuids import Uuid
 
 MS_PER_MINUTE = 60_000
+
+GROUPS_AT_ONCE = 200
+"""From which the offsets of deleted topics are deleted in one step."""
 
 GATHERING_MS = 50
 """Too short to be noticed when a consumer starts, and long enough for consumers that are started together."""
@@ -48,10 +54,20 @@ class GroupCoordinator(ShardedCoordinator[GroupShard]):
         super().__init__(environment, spec)
         self._settings = shard_settings(environment.config())
 
-    def topics_deleted(self, topics: Iterable[TopicImage]) -> None:
-        """Deletes the offsets of deleted topics, so that later topics of the same name do not inherit them."""
+    async def topics_deleted(self, topics: Iterable[TopicImage]) -> None:
+        """Deletes the offsets of deleted topics, so that later topics of the same name do not inherit them: those of a
+        few groups at a time, with turns for others in between."""
         deleted = {topic.name: topic.topic_id for topic in topics}
-        self.tell(lambda shard: shard.topics_deleted(deleted))
+        breather = Breather()
+        for led in list(self._led.values()):
+            if led.refusal is not None:
+                led.tell(lambda shard: shard.topics_deleted(deleted))
+                continue
+            group_ids = led.shard.groups_with_offsets()
+            for start in range(0, len(group_ids), GROUPS_AT_ONCE):
+                some = group_ids[start : start + GROUPS_AT_ONCE]
+                led.tell(partial(topics_deleted, deleted, some))
+                await breather.pause_if_due()
 
     def start_actions(self, led: LedShard[GroupShard], actions: list[Action]) -> None:
         for action in actions:
@@ -69,6 +85,10 @@ class GroupCoordinator(ShardedCoordinator[GroupShard]):
         if settings != self._settings:
             self._settings = settings
             self.tell(lambda shard: shard.reconfigure(settings))
+
+
+def topics_deleted(topics: Mapping[str, Uuid], group_ids: list[str], shard: GroupShard) -> Effects:
+    return shard.topics_deleted(topics, group_ids)
 
 
 def shard_settings(config: BrokerConfig) -> ShardSettings:

@@ -11,7 +11,7 @@ from barnabas.protocol import messages as m
 from barnabas.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Set
+    from collections.abc import Iterable, Mapping, Set
 
     from barnabas.coordination.effects import Effects, ProducerId
     from barnabas.protocol.uuids import Uuid
@@ -84,10 +84,13 @@ class ShardOffsets:
         for topic, partition in self.of(group_id).partitions():
             self.delete(group_id, topic, partition, effects)
 
-    def delete_topics(self, topics: Mapping[str, Uuid], effects: Effects) -> None:
-        """Deletes the offsets of deleted topics, but not those of a newer topic of the same name."""
+    def delete_topics(self, topics: Mapping[str, Uuid], group_ids: Iterable[str], effects: Effects) -> None:
+        """Deletes these groups' offsets of deleted topics, but not those of a newer topic of the same name."""
         names = topics.keys()
-        for group_id, offsets in [each for each in self._groups.items() if not each[1].has_none_of(names)]:
+        for group_id in group_ids:
+            offsets = self.of(group_id)
+            if offsets.has_none_of(names):
+                continue
             for topic, partition in offsets.partitions():
                 if topic in topics:
                     value = offsets.get(topic, partition)

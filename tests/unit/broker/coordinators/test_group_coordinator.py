@@ -176,7 +176,7 @@ def test_offsets_of_a_deleted_topic_are_deleted(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with household(tmp_path) as house:
             await house.commit("g", 1)
-            house.groups.topics_deleted([a_topic(TOPIC)])
+            await house.groups.topics_deleted([a_topic(TOPIC)])
             assert await house.committed("g") == NO_OFFSET
         async with household(tmp_path) as house:
             assert await house.committed("g") == NO_OFFSET
@@ -191,7 +191,7 @@ def test_offsets_of_a_topic_that_is_deleted_while_groups_are_read_are_deleted_th
         house = Household(tmp_path)
         house.threads.hold()
         await house.lead()
-        house.groups.topics_deleted([a_topic(TOPIC)])
+        await house.groups.topics_deleted([a_topic(TOPIC)])
         house.threads.let_go()
         await house.loaded()
         assert await house.committed("g") == NO_OFFSET
