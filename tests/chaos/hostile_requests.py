@@ -1,5 +1,4 @@
-"""Requests that nobody in their right mind sends: of every API that a node serves but Produce and Fetch, as large as
-one likes.
+"""Requests that nobody in their right mind sends: of every API that a node serves, as large as one likes.
 
 Each is made for a count, which is how many names, partitions or other elements it has.
 """
@@ -11,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import APIS, ApiKey
+from barnabas.protocol.batch import build_batch
 from barnabas.protocol.headers import write_request_header
+from barnabas.protocol.record import Record
 from barnabas.protocol.uuids import Uuid
 from barnabas.protocol.varint import write_uvarint
 from tests.wire.connection import api_key_of, frame, request_frame
@@ -389,6 +390,61 @@ def heartbeat_dirs(count: int) -> m.BrokerHeartbeatRequest:
     return m.BrokerHeartbeatRequest(broker_id=9, broker_epoch=0, offline_log_dirs=ids(count))
 
 
+def produce(topic: str, batch: bytes, acks: int = 1) -> Callable[[int], m.ProduceRequest]:
+    request = m.ProduceRequest
+    return lambda count: request(
+        acks=acks,
+        timeout_ms=30_000,
+        topic_data=[
+            request.TopicProduceData(
+                name=topic,
+                partition_data=[
+                    request.PartitionProduceData(index=index % KNOWN_PARTITIONS, records=batch)
+                    for index in range(count)
+                ],
+            )
+        ],
+    )
+
+
+def produce_topics(count: int) -> m.ProduceRequest:
+    request = m.ProduceRequest
+    data = [request.PartitionProduceData(index=0, records=b"")]
+    topics = [request.TopicProduceData(name=name, partition_data=data) for name in names(count)]
+    return request(acks=1, timeout_ms=30_000, topic_data=topics)
+
+
+def produce_bytes(count: int) -> bytes:
+    """A batch of a megabyte for each of so many partitions."""
+    return request_frame(produce(KNOWN_TOPIC, build_batch([Record(value=bytes(1_000_000))]))(count), 12)
+
+
+def fetch(topic: str, session_epoch: int = -1, partitions: int | None = None) -> Callable[[int], m.FetchRequest]:
+    request = m.FetchRequest
+    return lambda count: request(
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=50_000_000,
+        session_epoch=session_epoch,
+        topics=[
+            request.FetchTopic(
+                topic=topic,
+                partitions=[
+                    request.FetchPartition(partition=index % (partitions or count), partition_max_bytes=1000)
+                    for index in range(count)
+                ],
+            )
+        ],
+    )
+
+
+def fetch_topics(count: int) -> m.FetchRequest:
+    request = m.FetchRequest
+    partitions = [request.FetchPartition(partition=0)]
+    topics = [request.FetchTopic(topic=name, partitions=partitions) for name in names(count)]
+    return request(max_wait_ms=0, session_epoch=-1, topics=topics)
+
+
 def known(_: int) -> str:
     return KNOWN_TOPIC
 
@@ -402,8 +458,18 @@ def node_id(_: int) -> str:
 
 
 _topic = m.MetadataRequest.MetadataRequestTopic
+_batch = build_batch([Record(value=b"x")])
 
 HOSTILE: list[Hostile] = [
+    Hostile("produce", by(produce(KNOWN_TOPIC, _batch), 12), 10_000),
+    Hostile("produce-classic", by(produce(KNOWN_TOPIC, _batch, acks=-1), 3), 10_000),
+    Hostile("produce-unknown", by(produce("unknown", b""), 12)),
+    Hostile("produce-topics", by(produce_topics, 12)),
+    Hostile("produce-bytes", produce_bytes, 20, 98),
+    Hostile("fetch-again", by(fetch(KNOWN_TOPIC, partitions=KNOWN_PARTITIONS), 12)),
+    Hostile("fetch-unknown", by(fetch("unknown"), 4)),
+    Hostile("fetch-session", by(fetch(KNOWN_TOPIC, session_epoch=0), 12), full_count=100_000),
+    Hostile("fetch-topics", by(fetch_topics, 12)),
     Hostile("metadata-names", by(metadata(lambda n: [_topic(name=each) for each in names(n)]), 1), 100_000, 1_000_000),
     Hostile("metadata-known", by(metadata(lambda n: [_topic(name=KNOWN_TOPIC)] * n), 12), 100_000, 1_000_000),
     Hostile("metadata-ids", by(metadata(lambda n: [_topic(name=None, topic_id=each) for each in ids(n)]), 12)),

@@ -182,3 +182,72 @@ def test_heartbeats_come_in_time_while_topics_are_created_by_the_thousand(ground
         assert {topic.error_code for topic in made.topics} == {Error.NONE}
         assert [topic.name for topic in made.topics] == [topic.name for topic in topics]
     check_turns(ground, "the creation of a thousand topics", neighbour)
+
+
+def test_a_topic_of_thousands_of_partitions_comes_and_goes_unnoticed(ground: Ground, is_chaos_full: bool) -> None:
+    """As many as one request may ask for; the short form takes enough of them to be noticed."""
+    count = 9999 if is_chaos_full else 6000
+    created = m.CreateTopicsRequest.CreatableTopic(name="vast", num_partitions=count, replication_factor=1)
+    deleted = m.DeleteTopicsRequest.DeleteTopicState(name="vast")
+    with Connection(ground.node.port, ANSWER_DEADLINE_S) as connection:
+        ground.node.longest_turns_s()
+        with Neighbour(ground.controller_port) as neighbour:
+            request = m.CreateTopicsRequest(topics=[created], timeout_ms=100_000)
+            made = connection.call(request, 7, m.CreateTopicsResponse)
+        assert [topic.error_code for topic in made.topics] == [Error.NONE]
+        check_turns(ground, f"the creation of {count} partitions", neighbour)
+        with Neighbour(ground.node.port) as neighbour:
+            gone = connection.call(
+                m.DeleteTopicsRequest(topics=[deleted], timeout_ms=100_000), 6, m.DeleteTopicsResponse
+            )
+        assert [topic.error_code for topic in gone.responses] == [Error.NONE]
+        check_turns(ground, f"the deletion of {count} partitions", neighbour)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+def test_a_topic_grows_by_thousands_of_partitions_and_all_leaders_are_elected_unnoticed(ground: Ground) -> None:
+    growth = m.CreatePartitionsRequest.CreatePartitionsTopic(name="growing", count=10_000, assignments=None)
+    with (
+        Connection(ground.node.port, ANSWER_DEADLINE_S) as connection,
+        Connection(ground.controller_port, ANSWER_DEADLINE_S) as controller,
+    ):
+        create_topic(connection, "growing")
+        ground.node.longest_turns_s()
+        with Neighbour(ground.controller_port) as neighbour:
+            request = m.CreatePartitionsRequest(topics=[growth], timeout_ms=100_000)
+            grown = connection.call(request, 3, m.CreatePartitionsResponse)
+        assert [topic.error_code for topic in grown.results] == [Error.NONE]
+        check_turns(ground, "the growth by 9,999 partitions", neighbour)
+        with Neighbour(ground.controller_port) as neighbour:
+            elected = controller.call(m.ElectLeadersRequest(timeout_ms=1000), 2, m.ElectLeadersResponse)
+        assert elected.error_code == Error.NONE
+        check_turns(ground, "the election of all leaders", neighbour)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+def test_offsets_of_very_many_groups_are_listed_and_deleted_with_their_topic_unnoticed(ground: Ground) -> None:
+    groups, at_once = 20_000, 200
+    with Connection(ground.node.port, ANSWER_DEADLINE_S) as connection:
+        create_topic(connection, "followed")
+        for start in range(0, groups, at_once):
+            for number in range(start, start + at_once):
+                connection.send(commit_of_one(f"follower-{number}", "followed"), 8)
+            for _ in range(at_once):
+                connection.receive_frame()
+        ground.node.longest_turns_s()
+        with Neighbour(ground.node.port) as neighbour:
+            listed = connection.call(m.ListGroupsRequest(), 5, m.ListGroupsResponse)
+        assert len(listed.groups) >= groups
+        check_turns(ground, "a list of 20,000 groups", neighbour)
+        with Neighbour(ground.node.port) as neighbour:
+            topics = [m.DeleteTopicsRequest.DeleteTopicState(name="followed")]
+            connection.call(m.DeleteTopicsRequest(topics=topics, timeout_ms=60_000), 6, m.DeleteTopicsResponse)
+        check_turns(ground, "the deletion of a topic with offsets of 20,000 groups", neighbour)
+
+
+def commit_of_one(group_id: str, topic: str) -> m.OffsetCommitRequest:
+    request = m.OffsetCommitRequest
+    partitions = [request.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)]
+    return request(group_id=group_id, topics=[request.OffsetCommitRequestTopic(name=topic, partitions=partitions)])

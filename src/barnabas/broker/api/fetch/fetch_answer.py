@@ -87,23 +87,23 @@ class PartsWriter:
         self.parts: list[Part] = []
         self._range_bytes = 0
 
-    def cut_if_long(self) -> None:
-        if len(self.head) > HEAD_BYTES_MAX:
-            self.parts.append(bytes(self.head))
-            self.head = bytearray()
+    def cut(self) -> None:
+        """Makes a part of what is in `head`."""
+        self.parts.append(bytes(self.head))
+        self.head = bytearray()
 
     def add_records(self, records: FileRange, *, is_cold: bool) -> None:
-        self.cut_if_long()
+        if len(self.head) > HEAD_BYTES_MAX:
+            self.cut()
         if records.length <= INLINE_BYTES_MAX and not is_cold:
             data = records.file.read(records.position, records.length)
             if len(data) != records.length:
                 raise OSError(f"a segment file ended {records.length - len(data)} bytes before its log")
             self.head += data
             return
-        self.parts.append(bytes(self.head))
+        self.cut()
         self.parts.append(FilePart(records.file, records.position, records.length, is_cold=is_cold))
         self._range_bytes += records.length
-        self.head = bytearray()
 
     def finish(self, correlation_id: int) -> list[Part]:
         parts = self.parts

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.broker.api.client_connection import ClientConnection
 from barnabas.broker.api.fetch.fetch_answer import (
     FIRST_VERSION_WITH_TOPIC_IDS,
+    HEAD_BYTES_MAX,
     INLINE_BYTES_MAX,
     PartsWriter,
     encode_session_error,
@@ -180,7 +181,8 @@ class LongFetch:
                 some = entries[start : start + READ_AT_ONCE]
                 reads, budget = self._read(some, budget)
                 write_partitions(writer, version, reads)
-                writer.cut_if_long()
+                if len(writer.head) > HEAD_BYTES_MAX:
+                    writer.cut()
                 if session is not None:
                     tell_session(session, some, reads)
                 await self._request.charge(sum(map(inline_bytes, reads)))
