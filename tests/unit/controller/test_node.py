@@ -454,3 +454,36 @@ def everything(disk: SimulatedDisk) -> dict[str, bytes]:
         found[name] = disk.pread(fd, disk.size(f"{METADATA}/{name}"), 0)
         disk.close(fd)
     return found
+
+
+@in_event_loop
+async def test_topics_of_thousands_of_partitions_are_created_one_after_the_other(disk: SimulatedDisk) -> None:
+    """Each takes many turns of the controller's event loop, and the next is decided after it."""
+    async with with_broker(disk, "/data") as node:
+        await asyncio.gather(*(node.create_topic(name, 1000) for name in "abc"), node.create_topic("small"))
+        assert {topic.name: len(topic.partitions) for topic in node.image.topics} == {
+            "a": 1000,
+            "b": 1000,
+            "c": 1000,
+            "small": 1,
+        }
+
+
+@in_event_loop
+async def test_a_request_that_is_given_up_while_its_records_are_applied_leaves_nothing_half_done(
+    disk: SimulatedDisk,
+) -> None:
+    async with with_broker(disk, "/data") as node:
+        asking = [asyncio.ensure_future(node.create_topic(name, 2000)) for name in "abc"]
+        # Two turns of this loop, while the controller's takes many for each topic.
+        for _ in range(2):
+            await asyncio.sleep(0)
+        for each in asking:
+            each.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+        epoch = node.image.epoch
+        await node.create_topic("last")
+        counts = {topic.name: len(topic.partitions) for topic in node.image.topics}
+        assert counts.pop("last") == 1
+        assert set(counts.values()) <= {2000}
+        assert node.image.epoch == epoch, "the leadership was given up"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordination.effects import Alarms, Effects, Producer, ProducerId, Record
+from barnabas.coordination.effects import DUE_AT_ONCE, Alarms, Effects, Producer, ProducerId, Record
 from barnabas.protocol import messages as m
 
 
@@ -45,3 +45,13 @@ def test_an_alarm_is_only_replaced_by_an_earlier_one() -> None:
     assert alarms.take_due(100) == ["a"]
     assert alarms.take_due(1_000) == []
     assert alarms.next_ms is None
+
+
+def test_of_very_many_alarms_some_go_off_and_the_others_are_still_due() -> None:
+    alarms = Alarms()
+    for number in range(DUE_AT_ONCE + 1):
+        alarms.set(f"g{number}", number)
+    now_ms = 2 * DUE_AT_ONCE
+    assert len(alarms.take_due(now_ms)) == DUE_AT_ONCE
+    assert alarms.next_ms == DUE_AT_ONCE
+    assert alarms.take_due(now_ms) == [f"g{DUE_AT_ONCE}"]

@@ -28,6 +28,7 @@ from barnabas.broker.api.fetch.fetch_answer import (
 from barnabas.broker.api.fetch.fetch_partitions import add_to_topics, look_up, may_have_news, read_partition
 from barnabas.broker.api.fetch.fetch_requests import ISOLATION_LEVELS, READ_COMMITTED, SessionFetch
 from barnabas.broker.api.fetch.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, SessionReads
+from barnabas.net.connection import BadRequestError
 from barnabas.net.large_requests import answer_pieces
 from barnabas.net.parts import FilePart, release_parts
 from barnabas.net.purgatory import Parked
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from barnabas.net.purgatory import Purgatory, Watchers
     from barnabas.protocol import messages as m
 
+PARTITIONS_MAX = 50_000
+"""A request that names more closes its connection."""
 READ_AT_ONCE = 16
 LOOKED_AT_AT_ONCE = 500
 ENTRY_BYTES = 512
@@ -87,6 +90,8 @@ async def fetch_in_pieces(
         if session is not None:
             session.add(named)
         await request.charge(ENTRY_BYTES * (len(entries) - before))
+        if len(entries) > PARTITIONS_MAX:
+            raise BadRequestError(f"asked for more than {PARTITIONS_MAX} partitions at once")
     if session is not None:
         session.forget(root.forgotten_topics_data, version)
         if session.is_too_large:

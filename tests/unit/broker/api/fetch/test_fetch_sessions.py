@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas.broker.api.fetch import fetch_sessions
 from barnabas.broker.api.fetch.fetch_partitions import Entries, FetchEntry, look_up
 from barnabas.broker.api.fetch.fetch_sessions import EPOCH_MAX, EVICTION_MS, NO_SESSION, FetchSession, FetchSessions
 from barnabas.config.topic_config import TopicConfig
@@ -181,6 +182,36 @@ def test_partitions_that_the_limit_left_out_come_first_in_the_next_request(tmp_p
         hosting.crash()
 
     asyncio.run(scenario())
+
+
+def test_a_request_visits_a_limited_number_of_partitions_and_the_next_one_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_sessions, "READ_AT_ONCE", 2)
+
+    async def scenario() -> None:
+        hosting = opened(tmp_path)
+        await hosting.follow(a_topic("t", 3))
+        reader = Reader(hosting, 3)
+        for index in range(3):
+            grow(by_index(hosting, index))
+        reader.visit()
+        reads = reader.session.read(hosting.replicas, VERSION, PLENTY_BYTES, is_committed=False)
+        assert reads.has_more
+        assert len(reads.visited) == 2
+        reader.session.news(reads)
+        before = [entry.index for entry, _ in reads.visited]
+        assert reader.visit()[0][1] not in before
+        hosting.crash()
+
+    asyncio.run(scenario())
+
+
+def test_a_reader_of_too_many_partitions_gets_no_session(purgatory: Purgatory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_sessions, "PARTITIONS_MAX", 5)
+    sessions = FetchSessions(2, purgatory, SystemRandom())
+    assert open_session(sessions, 5, 0) != NO_SESSION
+    assert open_session(sessions, 6, 0) == NO_SESSION
 
 
 def test_a_log_that_starts_elsewhere_is_told_of(tmp_path: Path) -> None:
