@@ -184,9 +184,11 @@ def test_heartbeats_come_in_time_while_topics_are_created_by_the_thousand(ground
     check_turns(ground, "the creation of a thousand topics", neighbour)
 
 
-def test_a_topic_of_thousands_of_partitions_comes_and_goes_unnoticed(ground: Ground, is_chaos_full: bool) -> None:
-    """As many as one request may ask for; the short form takes enough of them to be noticed."""
-    count = 9999 if is_chaos_full else 6000
+@pytest.mark.full
+@pytest.mark.timeout(600)
+def test_a_topic_of_thousands_of_partitions_comes_and_goes_unnoticed(ground: Ground) -> None:
+    """As many as one request may ask for."""
+    count = 9999
     created = m.CreateTopicsRequest.CreatableTopic(name="vast", num_partitions=count, replication_factor=1)
     deleted = m.DeleteTopicsRequest.DeleteTopicState(name="vast")
     with Connection(ground.node.port, ANSWER_DEADLINE_S) as connection:
@@ -223,6 +225,9 @@ def test_a_topic_grows_by_thousands_of_partitions_and_all_leaders_are_elected_un
             elected = controller.call(m.ElectLeadersRequest(timeout_ms=1000), 2, m.ElectLeadersResponse)
         assert elected.error_code == Error.NONE
         check_turns(ground, "the election of all leaders", neighbour)
+        # Without it the node stops sooner: each of its logs would be synced.
+        topics = [m.DeleteTopicsRequest.DeleteTopicState(name="growing")]
+        connection.call(m.DeleteTopicsRequest(topics=topics, timeout_ms=60_000), 6, m.DeleteTopicsResponse)
 
 
 @pytest.mark.full
