@@ -143,9 +143,9 @@ class Connection:
 
     def _on_readable(self) -> None:
         self.last_active = now = self.server.loop.time()
-        if self.server.last_heard is not self:
-            self.server.last_heard = self
-            self.server.last_change_of_voice = now
+        if self.server.last_sender is not self:
+            self.server.last_sender = self
+            self.server.last_sender_change_s = now
         try:
             if self._buffer is None:
                 self._receive()
@@ -392,7 +392,7 @@ class Connection:
             while out:
                 head = out[0]
                 if type(head) is FilePart:
-                    budget = budget or (SENDFILE_BYTES_ALONE if self.server.hears_one() else SENDFILE_BYTES)
+                    budget = budget or (SENDFILE_BYTES_ALONE if self.server.has_one_sender() else SENDFILE_BYTES)
                     sent = head.file.send(self._fd, head.position, min(head.length, budget))
                     if sent == 0:
                         raise OSError(errno.EIO, "a segment file ended before the range that was to be sent")

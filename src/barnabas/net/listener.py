@@ -102,9 +102,9 @@ class ListenerServer:
         self.buffers = BufferPool()
         self.connections: dict[Connection, None] = {}
         """In the order of their arrival, so that a loop over them goes the same way in every run."""
-        self.last_heard: Connection | None = None
-        self.last_change_of_voice = 0.0
-        """When a connection last sent something after another one had."""
+        self.last_sender: Connection | None = None
+        self.last_sender_change_s = 0.0
+        """When `last_sender` last changed, by the clock of the event loop."""
         self.turn_clock = turn_clock(loop)
         self.answers_in_the_making: dict[LargeRequest, None] = {}
         """The oldest first."""
@@ -207,16 +207,16 @@ class ListenerServer:
 
     def connection_closed(self, connection: Connection) -> None:
         self.connections.pop(connection, None)
-        if self.last_heard is connection:
-            self.last_heard = None
+        if self.last_sender is connection:
+            self.last_sender = None
         self.frame_memory_freed()
         self.census.left(connection.peer[0])
         if not self._is_accepting:
             self._resume_accepting()
 
-    def hears_one(self) -> bool:
+    def has_one_sender(self) -> bool:
         """Whether one connection alone has been sending for a while."""
-        return self.loop.time() - self.last_change_of_voice > ALONE_SECONDS
+        return self.loop.time() - self.last_sender_change_s > ALONE_SECONDS
 
     def has_memory_for(self, frame_bytes: int) -> bool:
         """Whether `queued.max.request.bytes` lets one more large frame in. The first always may."""
