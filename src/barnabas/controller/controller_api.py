@@ -1,4 +1,5 @@
-"""What the CONTROLLER listener serves: every request that the controller decides, and ApiVersions.
+"""What the CONTROLLER listener serves: every request that the controller decides, those of the metadata quorum
+(`raft/wire/quorum_api`), and ApiVersions.
 
 Requests come from other nodes and from tools that connect to controllers directly. The local broker bypasses the
 listener: its channel submits the same messages to the controller's loop.
@@ -17,6 +18,7 @@ from barnabas.protocol import messages as m
 from barnabas.protocol.api import APIS, ApiKey
 from barnabas.protocol.errors import Error
 from barnabas.protocol.refusals import CHANGES_MAX, refuse_too_many
+from barnabas.raft.wire.quorum_api import QUORUM_ROUTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -69,6 +71,7 @@ CONTROLLER_ROUTES: dict[int, Route] = {
     for api in APIS.values()
     if api.request in DECIDABLE and "controller" in api.listeners
 }
+CONTROLLER_ROUTES |= QUORUM_ROUTES
 CONTROLLER_ROUTES[ApiKey.API_VERSIONS] = Route(ApiKey.API_VERSIONS, api_versions.VERSIONS, describe_versions)
 
 

@@ -15,9 +15,12 @@ from barnabas.metadata.replay import ReplayError
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.refusals import refusal
-from barnabas.protocol.uuids import to_text
+from barnabas.protocol.uuids import ZERO_UUID, to_text
+from barnabas.raft.consensus.voter_sets import Voter, VoterNode, VoterSet
+from barnabas.raft.current_leader import CurrentLeader
 from barnabas.raft.format import read_bootstrap
-from barnabas.raft.metadata_log import MetadataLog, metadata_folder, read_folder
+from barnabas.raft.metadata_log import MetadataLog, metadata_folder
+from barnabas.raft.quorum_client import read_quorum
 from barnabas.raft.quorum_state import read_static_voters
 
 if TYPE_CHECKING:
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from barnabas.ports import LoopThread
     from barnabas.protocol.compiler.structs import Message
     from barnabas.raft.image_publisher import ImagePublisher
-    from barnabas.raft.metadata_log import FolderContent
+    from barnabas.raft.quorum_client import OpenedQuorum
 
 __all__ = [
     "ControllerNode",
@@ -41,7 +44,7 @@ __all__ = [
 
 
 class ForeignQuorumError(Exception):
-    """The folder belongs to a quorum of which this node is not the only voter."""
+    """The folder belongs to a quorum that this node cannot be a part of."""
 
 
 class ControllerNode:
@@ -52,7 +55,9 @@ class ControllerNode:
         self._options = options
         self._environment = environment
         self._folder = metadata_folder(options.data_folder)
-        self._content: FolderContent | None = None
+        self._opened: OpenedQuorum | None = None
+        self.current_leader = CurrentLeader()
+        """Who leads the metadata quorum. May be followed from any event loop."""
         self._bootstrap: list[VersionedRecord] = []
         self._thread: LoopThread | None = thread
         self._controller: QuorumController | None = None
@@ -63,33 +68,39 @@ class ControllerNode:
         Raises NewerMetadataError, UnsupportedMetadataVersionError or ForeignQuorumError if this node must not use the
         folder, and ReplayError if its records contradict each other.
         """
-        disk = self._environment.disk
-        content = read_folder(disk, self._folder)
-        self._check_voters(content)
+        disk, options = self._environment.disk, self._options
+        node_id = options.settings.node_id
+        if not options.quorum.static_voters and not options.quorum.bootstrap_servers:
+            # Unless the log says otherwise, a node that is told of nobody else is alone.
+            alone = VoterNode(node_id, ZERO_UUID, ())
+            self._options = options = options._replace(quorum=options.quorum._replace(static_voters=(alone,)))
+        opened = read_quorum(disk, self._folder, Voter(node_id, options.directory_id), options.quorum)
+        self._check_voters(opened.voters.latest.voters)
         self._check_static_voters()
-        self._bootstrap = read_bootstrap(disk, self._options.data_folder)
+        self._bootstrap = read_bootstrap(disk, options.data_folder)
         for record in self._bootstrap:
             if isinstance(record.message, m.FeatureLevelRecord):
                 versions.check_supported(record.message.name, record.message.feature_level)
         try:
-            self._environment.publisher.restore(content.snapshot, content.batches)
+            self._environment.publisher.restore(opened.content.snapshot, opened.committed)
         except ReplayError as error:
             raise ReplayError(f"{self._folder} cannot be read: {error}") from error
-        self._content = content
+        self._opened = opened
 
     async def start(self, endpoints: Sequence[Endpoint]) -> None:
-        """Starts the controller and returns when it is active and registered.
+        """Starts the controller and returns when it knows what is committed: a sole voter when it is active and
+        registered, any other when it has caught up with the leader.
 
         `endpoints` are the advertised addresses of this node's CONTROLLER listeners.
         """
-        assert self._content is not None, "open comes before start"
+        assert self._opened is not None, "open comes before start"
         assert self._thread is not None, "stopped"
         try:
-            await asyncio.wrap_future(self._thread.submit(self._start(self._content, endpoints)))
+            await asyncio.wrap_future(self._thread.submit(self._start(self._opened, endpoints)))
         except BaseException:
             await self.stop()
             raise
-        self._content = None
+        self._opened = None
 
     async def stop(self) -> None:
         """Stops the controller after committing what was appended, and closes the log cleanly.
@@ -118,38 +129,50 @@ class ControllerNode:
         assert self._controller is not None, "not started"
         return self._controller
 
-    async def _start(self, content: FolderContent, endpoints: Sequence[Endpoint]) -> None:
+    async def _start(self, opened: OpenedQuorum, endpoints: Sequence[Endpoint]) -> None:
         # Repairing the log may block for a while, but nothing else runs on this thread yet.
         environment = self._environment
         log = MetadataLog.open(
-            self._folder, content, self._options.limits, disk=environment.disk, clock=environment.clock
+            self._folder, opened.content, self._options.limits, disk=environment.disk, clock=environment.clock
         )
         self._controller = QuorumController(
-            self._options, environment, content, log, endpoints=endpoints, bootstrap=self._bootstrap
+            self._options,
+            environment,
+            opened,
+            log,
+            endpoints=endpoints,
+            bootstrap=self._bootstrap,
+            current_leader=self.current_leader,
         )
         await self._controller.start()
 
-    def _check_voters(self, content: FolderContent) -> None:
+    def _check_voters(self, voters: VoterSet) -> None:
+        """A node that does not vote has to be told where those are that do."""
         node_id, directory_id = self._options.settings.node_id, self._options.directory_id
-        self._check_alone([voter.id for voter in content.voters])
-        for voter in content.voters:
-            if voter.directory_id != directory_id:
-                raise ForeignQuorumError(
-                    f"{self._folder} belongs to node {node_id} with directory.id {to_text(voter.directory_id)}, but "
-                    f"meta.properties has {to_text(directory_id)}: was it copied from another folder?"
-                )
+        if voters.matching(Voter(node_id, directory_id)) is not None or self._options.quorum.bootstrap_servers:
+            return
+        voter = voters.get(node_id)
+        if voter is not None:
+            raise ForeignQuorumError(
+                f"{self._folder} belongs to node {node_id} with directory.id {to_text(voter.directory_id)}, but "
+                f"meta.properties has {to_text(directory_id)}: was it copied from another folder?"
+            )
+        ids = ", ".join(map(str, voters.ids))
+        raise ForeignQuorumError(
+            f"{self._folder} belongs to a quorum of the voters {ids}, but this is node {node_id}, and nothing says "
+            "where they are: set controller.quorum.bootstrap.servers, or use another folder"
+        )
 
     def _check_static_voters(self) -> None:
-        if self._environment.disk.exists(self._folder):
-            self._check_alone(read_static_voters(self._environment.disk, self._folder))
-
-    def _check_alone(self, voter_ids: Sequence[int]) -> None:
-        node_id = self._options.settings.node_id
-        if any(voter_id != node_id for voter_id in voter_ids):
-            ids = ", ".join(map(str, voter_ids))
+        """Voters that the configuration names cannot be others than before: two majorities could come about."""
+        disk, node_id = self._environment.disk, self._options.settings.node_id
+        before = read_static_voters(disk, self._folder) if disk.exists(self._folder) else ()
+        named = sorted(voter.id for voter in self._options.quorum.static_voters)
+        if before and sorted(before) != named:
             raise ForeignQuorumError(
-                f"{self._folder} belongs to a quorum of the voters {ids}, but this is node {node_id}, and clusters of "
-                "several nodes are not supported yet: use another folder"
+                f"{self._folder} belongs to a quorum of the voters {', '.join(map(str, before))}, but this is node "
+                f"{node_id}, and by controller.quorum.voters the voters are {', '.join(map(str, named))}: use another "
+                "folder, or name the same voters"
             )
 
 

@@ -18,19 +18,17 @@ from barnabas.controller.decisions.context import MAX_RECORDS_PER_BATCH, Context
 from barnabas.controller.decisions.controller_state import ControllerState
 from barnabas.controller.decisions.decide import decide
 from barnabas.controller.decisions.slices import joined, slices, slicing_of
-from barnabas.controller.snapshotter import Snapshotter
 from barnabas.metadata.conversions import addresses_as, features_as
 from barnabas.metadata.versions import SUPPORTED_FEATURES, VersionedRecord
+from barnabas.net.frames import WireError
 from barnabas.net.large_requests import Breather
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.refusals import refusal
-from barnabas.raft.core import RaftCore, Voter
-from barnabas.raft.driver import RaftDriver
-from barnabas.raft.metadata_batches import VoterEndpoint, VoterNode
+from barnabas.raft.consensus.voter_sets import VoterEndpoint
 from barnabas.raft.metadata_log import MetadataLog, MetadataLogLimits
-from barnabas.raft.quorum_state import FILE_NAME as QUORUM_STATE
-from barnabas.raft.quorum_state import read_quorum_state
+from barnabas.raft.quorum_client import QuorumClient, QuorumEnvironment, QuorumIdentity, QuorumSettings
+from barnabas.raft.snapshotter import Snapshotter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -38,13 +36,15 @@ if TYPE_CHECKING:
     from barnabas.controller.decisions.context import ConfigRules, Settings
     from barnabas.controller.decisions.slices import Slicing
     from barnabas.metadata.image import Endpoint, MetadataImage
-    from barnabas.ports import Clock, Disk, Random, Threads
+    from barnabas.ports import Clock, Disk, Network, Random, Threads
     from barnabas.protocol.compiler.structs import Message
     from barnabas.protocol.record import Record
     from barnabas.protocol.uuids import Uuid
+    from barnabas.raft.current_leader import CurrentLeader
     from barnabas.raft.image_publisher import ImagePublisher
     from barnabas.raft.metadata_batches import DecodedBatch
-    from barnabas.raft.metadata_log import FolderContent
+    from barnabas.raft.quorum_client import OpenedQuorum
+    from barnabas.raft.snapshots import Snapshot
 
 logger = logging.getLogger("barnabas.controller")
 
@@ -52,6 +52,7 @@ MAX_REQUESTS_IN_FLIGHT = 1000
 """Requests that are decided and wait for their commit; further requests wait before they are decided."""
 RECORDS_AT_ONCE = 200
 """What is encoded and applied in one go: a few milliseconds' work."""
+REGISTRATION_RETRY_S = 0.2
 _THREADS = 2
 """One for syncing the log, one for writing snapshots."""
 _OF_TOPICS = (m.RemoveTopicRecord, m.ClearElrRecord)
@@ -66,6 +67,7 @@ class ControllerOptions(NamedTuple):
     """The directory.id in the meta.properties of the data folder."""
     settings: Settings
     limits: MetadataLogLimits = MetadataLogLimits()
+    quorum: QuorumSettings = QuorumSettings()
 
 
 class Environment(NamedTuple):
@@ -79,6 +81,8 @@ class Environment(NamedTuple):
     threads: Threads
     on_failure: Callable[[Exception], None]
     """Called in the quorum's thread when the metadata log can no longer be trusted. The node must stop."""
+    network: Network | None = None
+    """The way to other nodes; a node that is alone needs none."""
 
 
 class Reply(NamedTuple):
@@ -94,11 +98,12 @@ class QuorumController:
         self,
         options: ControllerOptions,
         environment: Environment,
-        content: FolderContent,
+        opened: OpenedQuorum,
         log: MetadataLog,
         *,
         endpoints: Sequence[Endpoint],
         bootstrap: Sequence[VersionedRecord],
+        current_leader: CurrentLeader | None = None,
     ) -> None:
         self._options = options
         self._settings = options.settings
@@ -109,31 +114,57 @@ class QuorumController:
         self._bootstrap = bootstrap
         self._incarnation_id = environment.random.uuid()
         self._state: ControllerState | None = None
-        self._active: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._is_alone = opened.is_alone
         self._slots = asyncio.Semaphore(MAX_REQUESTS_IN_FLIGHT)
         self._deciding = asyncio.Lock()
         """Held from a decision until its records are applied."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._threads = environment.threads.pool("metadata disk", _THREADS)
-        voters = self._voters(content)
-        self._driver = self._make_driver(content, voters)
+        self.quorum_client = QuorumClient(
+            opened,
+            log,
+            QuorumIdentity(
+                self._settings.node_id,
+                options.directory_id,
+                self._settings.cluster_id,
+                tuple(VoterEndpoint(each.name, each.host, each.port) for each in endpoints),
+            ),
+            options.quorum,
+            self,
+            QuorumEnvironment(environment.disk, environment.clock, environment.random, environment.network),
+            self._threads,
+            asyncio.get_running_loop(),
+            current_leader,
+        )
+        self._driver = self.quorum_client.driver
         self._snapshotter = Snapshotter(
             log,
             lambda: self._publisher.committed,
-            voters if content.kraft_version else None,
+            self.quorum_client.voters_at,
             options.limits,
-            content,
+            opened.content,
+            on_completed=self._driver.log_trimmed,
             disk=environment.disk,
             clock=environment.clock,
             threads=self._threads,
         )
 
     async def start(self) -> None:
-        """Returns when this node leads and has registered itself as a controller."""
-        self._driver.start()
+        """Returns when this node can say what is committed: a sole voter when it leads and has registered itself, any
+        other when it has found a leader and caught up with it."""
+        self.quorum_client.start()
         self._spawn(self._write_no_ops(), "metadata no-ops")
         self._spawn(self._fence_expired_brokers(), "broker sessions")
-        await self._active
+        self._spawn(self._register(), "controller registration")
+        if not self._is_alone:
+            self._spawn(self._catch_up(), "catching up")
+        await self._started
+
+    async def _catch_up(self) -> None:
+        await self.quorum_client.caught_up()
+        if not self._started.done():
+            self._started.set_result(None)
 
     async def close(self) -> None:
         """Commits what was appended and closes the log."""
@@ -141,7 +172,7 @@ class QuorumController:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._driver.close()
+        await self.quorum_client.close()
         await self._snapshotter.close()
         self._state = None
         try:
@@ -272,6 +303,9 @@ class QuorumController:
         await self._publisher.follow(batches)
         self._snapshotter.committed(batches)
 
+    def on_snapshot(self, snapshot: Snapshot) -> None:
+        self._publisher.load(snapshot)
+
     def on_leader(self, epoch: int) -> None:
         logger.info("node %d is the leader of the metadata quorum in epoch %d", self._settings.node_id, epoch)
         records = activation_records(
@@ -287,8 +321,6 @@ class QuorumController:
                 self._append_at_once(records)
         except KafkaError as error:
             logger.warning("node %d could not take over as controller: %s", self._settings.node_id, error)
-            return
-        self._spawn(self._register(), "controller registration")
 
     def on_resign(self) -> None:
         self._state = None
@@ -296,18 +328,40 @@ class QuorumController:
 
     def on_failure(self, error: Exception) -> None:
         self._state = None
-        if not self._active.done():
-            self._active.set_exception(error)
+        if not self._started.done():
+            self._started.set_exception(error)
         self._environment.on_failure(error)
 
     async def _register(self) -> None:
-        try:
-            await self._decide(self._registration())
-        except KafkaError as error:
-            logger.warning("node %d could not register as controller: %s", self._settings.node_id, error)
-            return
-        if not self._active.done():
-            self._active.set_result(None)
+        """Tells the leader of this controller, until the log has it."""
+        while not self._is_registered():
+            try:
+                response = await self._ask_to_register()
+                if response is not None and response.error_code != Error.NONE:
+                    raise KafkaError(Error(response.error_code), response.error_message or "")
+            except (KafkaError, WireError) as error:
+                logger.info("node %d could not register as controller yet: %s", self._settings.node_id, error)
+                await asyncio.sleep(REGISTRATION_RETRY_S)
+            else:
+                if not self._is_registered():
+                    await self._driver.next_step(REGISTRATION_RETRY_S)
+        if self._is_alone and not self._started.done():
+            self._started.set_result(None)
+
+    async def _ask_to_register(self) -> m.ControllerRegistrationResponse | None:
+        """The answer of whoever leads; None while nobody does."""
+        response: m.ControllerRegistrationResponse
+        if self._state is not None:
+            response = (await self._decide(self._registration())).response  # type: ignore[assignment]
+        elif self.quorum_client.leader.is_known and self.quorum_client.leader.id != self._settings.node_id:
+            response = await self.quorum_client.ask_leader(self._registration())
+        else:
+            return None
+        return response
+
+    def _is_registered(self) -> bool:
+        registered = self._publisher.committed.controllers.get(self._settings.node_id)
+        return registered is not None and registered.incarnation_id == self._incarnation_id
 
     def _registration(self) -> m.ControllerRegistrationRequest:
         request = m.ControllerRegistrationRequest
@@ -390,50 +444,6 @@ class QuorumController:
 
     def _now_ms(self) -> int:
         return int(self._environment.clock.monotonic() * 1000)
-
-    def _voters(self, content: FolderContent) -> tuple[VoterNode, ...]:
-        endpoints = tuple(VoterEndpoint(e.name, e.host, e.port) for e in self._endpoints)
-        if not content.kraft_version:
-            return (VoterNode(self._settings.node_id, self._options.directory_id, endpoints),)
-        return tuple(
-            voter._replace(endpoints=endpoints) if voter.id == self._settings.node_id else voter
-            for voter in content.voters
-        )
-
-    def _make_driver(self, content: FolderContent, voters: Sequence[VoterNode]) -> RaftDriver:
-        environment = self._environment
-        is_voters_record_due = bool(content.kraft_version) and (
-            not content.are_voters_in_log or content.voters != tuple(voters)
-        )
-        hard_state = read_quorum_state(environment.disk, self._log.folder)
-        if hard_state.epoch < self._log.end.epoch:
-            logger.warning(
-                "%s/%s has epoch %d, but the log has records of epoch %d; continuing from the latter",
-                self._log.folder,
-                QUORUM_STATE,
-                hard_state.epoch,
-                self._log.end.epoch,
-            )
-        core = RaftCore(
-            Voter(self._settings.node_id, self._options.directory_id),
-            [Voter(voter.id, voter.directory_id) for voter in voters],
-            hard_state,
-            self._log.end,
-            # Everything in the log of the only voter is committed, and the publisher has replayed it.
-            high_watermark=content.end_offset,
-            jitter=environment.random.below,
-            is_voters_record_due=is_voters_record_due,
-        )
-        return RaftDriver(
-            core,
-            self._log,
-            voters,
-            self,
-            disk=environment.disk,
-            clock=environment.clock,
-            threads=self._threads,
-            static_voters=() if content.kraft_version else [voter.id for voter in voters],
-        )
 
 
 async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:

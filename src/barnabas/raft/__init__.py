@@ -1,6 +1,8 @@
-"""The metadata quorum: Kafka's Raft (KRaft), as a pure core with a driver around it.
+"""The metadata quorum: Kafka's Raft (KRaft), as pure rules with a driver around them.
 
-`core` decides, `driver` makes the decisions durable and reports what is committed, and `image_publisher` replays that
-into images for the broker and the controller. `metadata_log`, `quorum_state` and `snapshots` are the files; `format`
-creates them for a new cluster.
+`consensus` decides, `driver` makes the decisions durable and reports what is committed, `wire` is the way to and from
+other nodes, and `quorum_client` holds these together: one node's part in the quorum. `image_publisher` replays what is
+committed into images for the broker and the controller, `current_leader` tells everybody who leads, and `observer` is
+a node that only follows. `metadata_log`, `quorum_state`, `snapshots` and `snapshot_download` are the files;
+`snapshotter` keeps the log short, and `format` creates the files for a new cluster.
 """

@@ -1,9 +1,12 @@
-"""Runs a `RaftCore`: makes its decisions durable, and tells a listener what is committed.
+"""Runs a `RaftCore`: makes its decisions durable, sends its messages, and tells a listener what is committed.
 
 Appends are written at once and synced in a thread. While one sync runs, further appends are written and share the
-next one, so any number of requests in flight cost two syncs. If an append finds no space, the node gives up its
-leadership and with it everything that was not yet committed; it tries to lead again after its election timeout. A
-failed sync is fatal, and so is a device that takes no writes: it is no longer known what is on it.
+next one, so any number of requests in flight cost two syncs. Readers of the leader get what is written before it is
+synced, so that all disks of a quorum work at the same time.
+
+If an append finds no space, the node gives up its leadership and with it everything that was not yet committed; it
+tries to lead again after its election timeout. A failed sync is fatal, and so is a device that takes no writes: it is
+no longer known what is on it.
 """
 
 from __future__ import annotations
@@ -17,15 +20,36 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from barnabas.log.flush import is_failed_sync, is_failed_write
 from barnabas.protocol.batch import build_batch
 from barnabas.protocol.errors import Error, KafkaError
-from barnabas.raft.core import AppendFailed, Flushed, LeaderChange, Propose, RaftCore, Ready, Resign, Role
+from barnabas.raft import snapshot_download
+from barnabas.raft.consensus.messages import (
+    NO_NODE,
+    UNKNOWN_HIGH_WATERMARK,
+    AppendFailed,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotResponse,
+    Flushed,
+    LeaderChange,
+    LogTrimmed,
+    Propose,
+    RequestFailed,
+    Resign,
+    Role,
+    SnapshotLoaded,
+    SnapshotUnusable,
+    VotersChange,
+)
+from barnabas.raft.current_leader import CurrentLeader, QuorumLeader
+from barnabas.raft.hard_state_writer import HardStateWriter
 from barnabas.raft.metadata_batches import (
     DecodedBatch,
     control_batch,
     decode_batch,
     encode_data,
     leader_change_messages,
+    voters_record,
 )
-from barnabas.raft.quorum_state import write_quorum_state
+from barnabas.raft.snapshots import CorruptCheckpointError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -33,9 +57,11 @@ if TYPE_CHECKING:
     from barnabas.metadata.versions import VersionedRecord
     from barnabas.ports import Clock, Disk, ThreadPool
     from barnabas.protocol.record import Record
-    from barnabas.raft.core import Entry, HardState
-    from barnabas.raft.metadata_batches import VoterNode
+    from barnabas.raft.consensus.core import RaftCore
+    from barnabas.raft.consensus.messages import Entry, Inbound, Outbound, Ready, Request, Response, SnapshotPart
+    from barnabas.raft.consensus.voter_sets import VoterEndpoint
     from barnabas.raft.metadata_log import MetadataLog
+    from barnabas.raft.snapshots import Snapshot
 
 logger = logging.getLogger("barnabas.raft")
 
@@ -45,12 +71,27 @@ COMMIT_BYTES = 32 * 1024
 BATCH_BYTES_MAX = 8 * 1024 * 1024
 """The most that Kafka's voters fetch at once."""
 
+HAND_OVER_S = 5.0
+"""How long a leader that stops waits for its last records to be committed."""
+
+
+COMPLAINT_MS = 5_000
+"""How often a disk that takes no writes for the time being is complained about."""
+
+_MESSAGES = "raft messages"
+_REQUEST = "raft request"
+
 
 class RaftListener(Protocol):
     """Called on the driver's loop; must not block."""
 
     async def on_commit(self, batches: Sequence[DecodedBatch]) -> None:
-        """These batches are committed. They come in order and without gaps."""
+        """These batches are committed. They come in order and without gaps, unless `on_snapshot` fills one."""
+        ...
+
+    def on_snapshot(self, snapshot: Snapshot) -> None:
+        """This node was so far behind that it was given a snapshot: it has everything that was committed before its
+        end, and `on_commit` goes on from there."""
         ...
 
     def on_leader(self, epoch: int) -> None:
@@ -66,6 +107,22 @@ class RaftListener(Protocol):
         ...
 
 
+class RequestError(Exception):
+    """A request to another node got no response."""
+
+    def __init__(self, reason: str, *, is_unreachable: bool) -> None:
+        super().__init__(reason)
+        self.is_unreachable = is_unreachable
+
+
+class Transport(Protocol):
+    """The way to other nodes."""
+
+    async def ask(self, outbound: Outbound) -> Response:
+        """Raises RequestError if there is no response."""
+        ...
+
+
 class Prepared(NamedTuple):
     """A batch with its position in the log, provided that it is appended next."""
 
@@ -76,9 +133,15 @@ class Prepared(NamedTuple):
 
 
 class _Pending(NamedTuple):
+    """A batch in the log that is not known to be committed."""
+
     end_offset: int
-    batch: bytes
+    batch: bytes | DecodedBatch
     committed: asyncio.Future[int] | None
+
+    @property
+    def size_bytes(self) -> int:
+        return self.batch.size_bytes if isinstance(self.batch, DecodedBatch) else len(self.batch)
 
 
 class RaftDriver:
@@ -88,29 +151,50 @@ class RaftDriver:
         self,
         core: RaftCore,
         log: MetadataLog,
-        voters: Sequence[VoterNode],
         listener: RaftListener,
         *,
         disk: Disk,
         clock: Clock,
         threads: ThreadPool,
+        transport: Transport | None = None,
+        uncommitted: Sequence[DecodedBatch] = (),
         static_voters: Sequence[int] = (),
+        listener_name: str = "",
+        current_leader: CurrentLeader | None = None,
     ) -> None:
-        """`static_voters` are the ids of the voters if these are not in the log."""
+        """`uncommitted` are the batches in the log that the core does not know to be committed, and `static_voters`
+        the ids of the voters if these are not in the log. A node that is alone needs no `transport`."""
         self._core = core
         self._log = log
-        self._voters = voters
         self._listener = listener
         self._disk = disk
         self._clock = clock
         self._threads = threads
-        self._static_voters = static_voters
-        self._pending: deque[_Pending] = deque()
+        self._transport = transport
+        self._listener_name = listener_name
+        self.current_leader = current_leader or CurrentLeader()
+        self._states = HardStateWriter(disk, log.folder, threads, static_voters)
+        self._pending: deque[_Pending] = deque(_Pending(batch.last_offset + 1, batch, None) for batch in uncommitted)
         self._is_dirty = asyncio.Event()
-        self._has_stepped_down = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._parked: list[asyncio.Future[None]] = []
+        """Readers that wait for the log or the high watermark to move, or this node to stop leading."""
+        self._next_steps: list[asyncio.Future[None]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        self._is_commit_due = asyncio.Event()
+        self._handing_on = asyncio.Lock()
+        """Held while batches or a snapshot go to the listener."""
+        self._is_stopped = False
+        self._next_complaint_ms = 0
+        self._installing = asyncio.Lock()
         self._announced_epoch: int | None = None
         """The epoch last passed to `on_leader`, while this node leads it."""
+
+    @property
+    def core(self) -> RaftCore:
+        """To look at; whoever steps it also has to do what it says."""
+        return self._core
 
     @property
     def is_leader(self) -> bool:
@@ -125,20 +209,33 @@ class RaftDriver:
         """The offset that the next appended record gets."""
         return self._core.log_end_offset
 
+    @property
+    def has_handed_on(self) -> bool:
+        """Whether the listener has everything that is known to be committed."""
+        return not self._pending or self._pending[0].end_offset > self._core.high_watermark
+
     def start(self) -> None:
-        self._tasks = [
-            asyncio.create_task(self._guarded(self._run_elections), name="raft elections"),
-            asyncio.create_task(self._guarded(self._run_syncs), name="raft syncs"),
-        ]
+        self._spawn(self._run_syncs, "raft syncs")
+        self._spawn(self._run_commits, "raft commits")
+        if self._core.log.durable_end < self._core.log_end_offset:
+            self._is_dirty.set()
+        self._tick()
 
     async def close(self) -> None:
-        """Stops once everything that was appended has been synced."""
+        """Stops once everything that was appended has been committed, or cannot be. A leader tells the others."""
         waiting = [pending.committed for pending in self._pending if pending.committed is not None]
         if waiting:
-            await asyncio.wait(waiting)
-        for task in self._tasks:
+            await asyncio.wait(waiting, timeout=None if self._transport is None else HAND_OVER_S)
+        if self._core.role is Role.LEADER and len(self._core.voters) > 1 and not self._is_stopped:
+            await self._hand_over()
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._states.close()
+        self._wake_parked()
         self._fail_pending()
 
     def encode(self, records: Sequence[VersionedRecord]) -> list[Record]:
@@ -169,9 +266,9 @@ class RaftDriver:
         """
         committed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         committed.add_done_callback(_note_exception)
-        (entry,) = self._core.step(Propose(prepared.batch, prepared.record_count)).entries
+        (entry,) = self._core.step(Propose(prepared.batch, prepared.record_count), self._now_ms()).entries
         assert (entry.base_offset, entry.epoch) == (prepared.base_offset, prepared.epoch), "prepared for another place"
-        if not self._write(entry, prepared.batch, committed):
+        if not self._write([entry], committed):
             raise KafkaError(
                 Error.NOT_CONTROLLER, "This node could not write the metadata log and has given up its leadership."
             )
@@ -179,8 +276,7 @@ class RaftDriver:
 
     def resign(self) -> None:
         """Gives up the leadership. What was appended may still be committed, in a later epoch."""
-        self._core.step(Resign())
-        self._step_down()
+        self._step(Resign())
 
     async def settled(self) -> None:
         """Returns when everything appended so far is committed. Raises NOT_CONTROLLER if leadership is lost."""
@@ -189,68 +285,196 @@ class RaftDriver:
             await asyncio.wait([last])
             last.result()
 
-    async def _guarded(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def next_step(self, seconds: float) -> None:
+        """Returns when anything has happened, or after so many seconds."""
+        step: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._next_steps.append(step)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await step
+
+    # Requests of other nodes
+
+    async def handle(self, request: Request) -> Response:
+        """The answer to a request, once what it promises is durable."""
+        ready = self._step(request)
+        await self._states.durable()
+        assert ready.reply is not None, f"{type(request).__name__} is not answered"
+        return ready.reply
+
+    async def fetch(self, request: FetchRequest, max_wait_ms: int, max_bytes: int) -> tuple[FetchResponse, bytes]:
+        """What follows the log of a reader. Waits until there is something, or its high watermark is out of date."""
+        deadline = self._clock.monotonic() + max_wait_ms / 1000
+        while True:
+            response = await self.handle(request)
+            assert isinstance(response, FetchResponse)
+            if response.head.error is not Error.NONE or response.divergence or response.snapshot:
+                return response, b""
+            records = await self._read(request.log_end.offset, max_bytes)
+            is_news = request.high_watermark != UNKNOWN_HIGH_WATERMARK and (
+                response.high_watermark > request.high_watermark
+            )
+            remaining_s = deadline - self._clock.monotonic()
+            if records or is_news or remaining_s <= 0 or self._is_stopped:
+                return response, records
+            await self._wait_for_news(remaining_s)
+
+    async def _read(self, offset: int, max_bytes: int) -> bytes:
+        found = self._log.read(offset, max_bytes)
+        if found is None:
+            return b""
+        if self._log.is_cold(found):
+            return await self._threads.run(found.file.read, found.position, found.length)
+        return found.file.read(found.position, found.length)
+
+    async def _wait_for_news(self, seconds: float) -> None:
+        news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._parked.append(news)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await news
+
+    def _wake_parked(self) -> None:
+        parked, self._parked = self._parked, []
+        for news in parked:
+            if not news.done():
+                news.set_result(None)
+
+    def log_trimmed(self) -> None:
+        """There are other snapshots than before, and perhaps the log starts later."""
+        snapshots = self._log.snapshots
+        oldest, newest = (snapshots[0], snapshots[-1]) if snapshots else (None, None)
+        self._step(LogTrimmed(self._log.start_offset, oldest, newest))
+
+    # What the core says
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._act(self._core.tick(self._now_ms()))
+
+    def _step(self, message: Inbound) -> Ready:
         try:
-            await work()
-        except asyncio.CancelledError:
+            ready = self._core.step(message, self._now_ms())
+            self._act(ready)
+        except Exception as error:
+            self._fail(error)
             raise
+        return ready
+
+    def _act(self, ready: Ready) -> None:
+        """Does what the core asks for, in the required order."""
+        if ready.hard_state is not None:
+            self._states.put(ready.hard_state)
+        if ready.truncate_to is not None and not self._truncate_to(ready.truncate_to):
+            return
+        if ready.role is not None:
+            self._role_changed(ready.role)
+        if ready.entries and not self._write(ready.entries):
+            return
+        if ready.snapshot_part is not None:
+            self._spawn(self._take_part, "raft snapshot", ready.snapshot_part)
+        if ready.messages or ready.hard_state is not None:
+            self._spawn(self._send_all, _MESSAGES, ready.messages)
+        if ready.high_watermark is not None:
+            self._wake_parked()
+            self._is_commit_due.set()
+        self._publish_leader()
+        self._arm()
+        self._wake_next_steps()
+
+    def _wake_next_steps(self) -> None:
+        waiting, self._next_steps = self._next_steps, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _role_changed(self, role: Role) -> None:
+        if role is not Role.LEADER:
+            self._step_down()
+        logger.log(
+            logging.INFO if len(self._core.voters) > 1 else logging.DEBUG,
+            "node %d is %s in epoch %d of the metadata quorum%s",
+            self._core.local.id,
+            role.value,
+            self._core.epoch,
+            f", which node {self._core.leader_id} leads" if role is Role.FOLLOWER else "",
+        )
+
+    def _publish_leader(self) -> None:
+        core = self._core
+        is_led = core.role in (Role.LEADER, Role.FOLLOWER)
+        endpoint = self._endpoint_of(core.leader_endpoints) if is_led else None
+        self.current_leader.publish(QuorumLeader(core.leader_id if is_led else NO_NODE, core.epoch, endpoint))
+
+    def _endpoint_of(self, endpoints: Sequence[VoterEndpoint]) -> VoterEndpoint | None:
+        named = (endpoint for endpoint in endpoints if endpoint.name == self._listener_name)
+        return next(named, endpoints[0] if endpoints else None)
+
+    def _arm(self) -> None:
+        deadline_ms = self._core.deadline_ms
+        if self._is_stopped or deadline_ms is None:
+            return
+        if self._timer is not None:
+            if self._timer_ms <= deadline_ms:
+                # It looks again when it is over: a deadline that moves on with every message costs no timer.
+                return
+            self._timer.cancel()
+        self._timer_ms = deadline_ms
+        delay_s = max(deadline_ms - self._now_ms(), 0) / 1000
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self._is_stopped:
+            return
+        try:
+            if (self._core.deadline_ms or 0) <= self._now_ms():
+                self._tick()
+            else:
+                self._arm()
         except Exception as error:
             self._fail(error)
 
-    def _fail(self, error: Exception) -> None:
-        """The log can no longer be trusted."""
-        if isinstance(error, OSError) and error.filename is None:
-            error = OSError(error.errno, error.strerror, self._log.folder).with_traceback(error.__traceback__)
-        logger.critical("the metadata log has failed, stopping the controller: %s", error, exc_info=error)
-        for task in self._tasks:
-            if task is not asyncio.current_task():
-                task.cancel()
-        self._step_down()
-        self._listener.on_failure(error)
+    async def _send_all(self, messages: Sequence[Outbound]) -> None:
+        if not await self._is_state_durable():
+            for outbound in messages:
+                self._step(RequestFailed(outbound.to, outbound.request, is_unreachable=False))
+            return
+        for outbound in messages:
+            self._spawn(self._send, _REQUEST, outbound)
 
-    async def _run_elections(self) -> None:
-        while True:
-            await self._handle(self._core.tick(self._now_ms()))
-            await self._wait_for_deadline()
-
-    async def _wait_for_deadline(self) -> None:
-        """Waits until the next tick is due. Stepping down changes the deadline, so it is checked again."""
-        while (remaining_ms := (self._core.deadline_ms or 0) - self._now_ms()) > 0:
-            self._has_stepped_down.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(remaining_ms / 1000):
-                    await self._has_stepped_down.wait()
-
-    async def _handle(self, ready: Ready) -> None:
-        """Does what the core asks for, in the required order."""
-        if ready.hard_state is not None:
-            try:
-                await self._threads.run(self._write_quorum_state, ready.hard_state)
-            except OSError as error:
-                # The file is written anew, so that a sync of it that found no space may be tried again.
-                if is_failed_write(error):
-                    raise
-                self._give_up(error)
-                return
-        for entry in ready.entries:
-            assert isinstance(entry.payload, LeaderChange), "a tick appends nothing else"
-            batch = control_batch(
-                leader_change_messages(entry.payload, self._voters),
-                base_offset=entry.base_offset,
-                epoch=entry.epoch,
-                timestamp_ms=self._clock.now_ms(),
-            )
-            if not self._write(entry, batch, None):
-                return
-        assert not ready.messages, "a quorum of one sends no messages"
-
-    def _write_quorum_state(self, hard_state: HardState) -> None:
-        write_quorum_state(self._disk, self._log.folder, hard_state, self._static_voters)
-
-    def _write(self, entry: Entry, batch: bytes, committed: asyncio.Future[int] | None) -> bool:
-        """Writes an entry. If that fails, this node gives up its leadership."""
+    async def _is_state_durable(self) -> bool:
+        """Waits for that. If it cannot be, this node gives up its leadership."""
         try:
-            self._log.append(batch)
+            await self._states.durable()
+        except OSError as error:
+            # The file is written anew, so that a sync of it that found no space may be tried again.
+            if is_failed_write(error):
+                raise
+            self._give_up(error)
+            return False
+        return True
+
+    async def _send(self, outbound: Outbound) -> None:
+        assert self._transport is not None, "a node that is alone sends nothing"
+        answer: Inbound
+        try:
+            answer = await self._transport.ask(outbound)
+        except RequestError as error:
+            answer = RequestFailed(outbound.to, outbound.request, error.is_unreachable)
+        if isinstance(answer, FetchSnapshotResponse):
+            # What came before has to be written first, so that it does not pile up.
+            async with self._installing:
+                pass
+        self._step(answer)
+
+    # Writing and syncing
+
+    def _write(self, entries: Sequence[Entry], committed: asyncio.Future[int] | None = None) -> bool:
+        """Writes entries. If that fails, this node gives up its leadership."""
+        batches = [self._encode(entry) for entry in entries]
+        try:
+            self._log.append(batches[0] if len(batches) == 1 else b"".join(batches))
         except (KafkaError, OSError) as error:
             device_error = _device_error_in(error)
             if device_error is None:
@@ -258,14 +482,46 @@ class RaftDriver:
             else:
                 self._fail(device_error)
             return False
-        self._pending.append(_Pending(entry.base_offset + entry.record_count, batch, committed))
+        for entry, batch in zip(entries, batches, strict=True):
+            self._pending.append(_Pending(entry.base_offset + entry.record_count, batch, committed))
         self._is_dirty.set()
+        self._wake_parked()
+        return True
+
+    def _encode(self, entry: Entry) -> bytes:
+        payload = entry.payload
+        if isinstance(payload, bytes):
+            return payload
+        if isinstance(payload, LeaderChange):
+            messages = leader_change_messages(payload)
+        else:
+            assert isinstance(payload, VotersChange), "the core appends nothing else"
+            messages = [voters_record(payload.voters)]
+        return control_batch(
+            messages, base_offset=entry.base_offset, epoch=entry.epoch, timestamp_ms=self._clock.now_ms()
+        )
+
+    def _truncate_to(self, offset: int) -> bool:
+        if offset < self._log.end.offset:
+            logger.info("truncating the metadata log to offset %d, where the leader's differs", offset)
+        while self._pending and self._pending[-1].end_offset > offset:
+            pending = self._pending.pop()
+            assert pending.committed is None or pending.committed.done(), "only a leader's appends are waited for"
+        try:
+            self._log.truncate_to(offset)
+        except (KafkaError, OSError) as error:
+            # What the log ends with is no longer known.
+            self._fail(error)
+            return False
         return True
 
     async def _run_syncs(self) -> None:
         while True:
             await self._is_dirty.wait()
             self._is_dirty.clear()
+            if not await self._is_state_durable():
+                await self._sync_later()
+                continue
             try:
                 flush = self._log.prepare_flush()
                 await self._threads.run(flush.run, self._disk)
@@ -274,27 +530,44 @@ class RaftDriver:
                 if device_error is not None:
                     raise device_error from None
                 self._give_up(error)
+                await self._sync_later()
                 continue
-            self._log.flushed(flush)
-            ready = self._core.step(Flushed(flush.end_offset))
-            if ready.high_watermark is not None:
-                await self._commit(ready.high_watermark)
+            if self._log.flushed(flush):
+                self._step(Flushed(flush.end_offset))
+            else:
+                self._is_dirty.set()
 
-    async def _commit(self, high_watermark: int) -> None:
-        """Hands on what is committed, with room for others in between where that is much."""
-        while done := self._next_committed(high_watermark):
-            await self._listener.on_commit([await self._decode(pending.batch) for pending in done])
-            for _ in done:
-                self._pending.popleft()
-            is_all = not self._pending or self._pending[0].end_offset > high_watermark
-            if is_all and self._core.role is Role.LEADER and self._announced_epoch != self._core.epoch:
-                self._announced_epoch = self._core.epoch
-                self._listener.on_leader(self._core.epoch)
-            for pending in done:
-                if pending.committed is not None and not pending.committed.done():
-                    pending.committed.set_result(pending.end_offset - 1)
-            if not is_all:
+    async def _sync_later(self) -> None:
+        await asyncio.sleep(self._core.timeouts.election_ms / 1000)
+        self._is_dirty.set()
+
+    # Commits
+
+    async def _run_commits(self) -> None:
+        while True:
+            await self._is_commit_due.wait()
+            self._is_commit_due.clear()
+            async with self._handing_on:
+                await self._commit_some()
+            if self._is_commit_due.is_set():
                 await asyncio.sleep(0)
+
+    async def _commit_some(self) -> None:
+        """Hands on what is committed, with room for others in between where that is much."""
+        done = self._next_committed(self._core.high_watermark)
+        if done:
+            await self._listener.on_commit([await self._decode(pending.batch) for pending in done])
+        for _ in done:
+            self._pending.popleft()
+        if self.has_handed_on and self._core.is_active and self._announced_epoch != self._core.epoch:
+            self._announced_epoch = self._core.epoch
+            self._listener.on_leader(self._core.epoch)
+        for pending in done:
+            if pending.committed is not None and not pending.committed.done():
+                pending.committed.set_result(pending.end_offset - 1)
+        if not self.has_handed_on:
+            self._is_commit_due.set()
+        self._wake_next_steps()
 
     def _next_committed(self, high_watermark: int) -> list[_Pending]:
         """The oldest of what waits. It waits until it is handed on: see `settled`."""
@@ -304,24 +577,108 @@ class RaftDriver:
             if pending.end_offset > high_watermark or size >= COMMIT_BYTES:
                 break
             oldest.append(pending)
-            size += len(pending.batch)
+            size += pending.size_bytes
         return oldest
 
-    async def _decode(self, batch: bytes) -> DecodedBatch:
+    async def _decode(self, batch: bytes | DecodedBatch) -> DecodedBatch:
         """In a thread, if that takes long."""
+        if isinstance(batch, DecodedBatch):
+            return batch
         if len(batch) <= COMMIT_BYTES:
             return decode_batch(batch, self._log.folder)
         return await self._threads.run(decode_batch, batch, self._log.folder)
 
+    # Snapshots of the leader
+
+    async def _take_part(self, part: SnapshotPart) -> None:
+        async with self._installing:
+            try:
+                await self._threads.run(snapshot_download.write_part, self._disk, self._log.folder, part)
+                if not part.is_last:
+                    return
+                snapshot = await self._threads.run(
+                    snapshot_download.complete, self._disk, self._log.folder, part.snapshot
+                )
+            except (OSError, CorruptCheckpointError) as error:
+                if is_failed_write(error):
+                    raise
+                logger.warning("the snapshot that node %d sent cannot be used: %s", self._core.leader_id, error)
+                self._step(SnapshotUnusable())
+                return
+            async with self._handing_on:
+                doomed = self._load(snapshot)
+            for path in doomed:
+                with contextlib.suppress(FileNotFoundError):
+                    await self._threads.run(self._disk.unlink, path)
+
+    def _load(self, snapshot: Snapshot) -> Sequence[str]:
+        """Puts a snapshot in the place of the log and of everything that is not handed on yet. Returns files that are
+        no longer needed."""
+        if snapshot.id.end_offset <= self._core.high_watermark:
+            self._step(SnapshotUnusable())
+            return ()
+        doomed = self._log.restart_at(snapshot.id)
+        self._pending.clear()
+        logger.info("starting from the snapshot at offset %d", snapshot.id.end_offset)
+        self._listener.on_snapshot(snapshot)
+        self._step(SnapshotLoaded(snapshot.id, snapshot.kraft_version, snapshot.voters))
+        return doomed
+
+    # Giving up
+
+    async def _hand_over(self) -> None:
+        """Resigns, and waits until the others know it, or a moment."""
+        self.resign()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._core.timeouts.election_ms / 1000):
+                while under_way := [task for task in self._tasks if task.get_name() in (_MESSAGES, _REQUEST)]:
+                    await asyncio.wait(under_way)
+
+    def _spawn(self, work: Callable[..., Coroutine[Any, Any, None]], name: str, *arguments: object) -> None:
+        if self._is_stopped:
+            return
+        task = asyncio.create_task(self._guarded(work, *arguments), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guarded(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
+        try:
+            await work(*arguments)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """The log can no longer be trusted."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
+        if isinstance(error, OSError) and error.filename is None:
+            error = OSError(error.errno, error.strerror, self._log.folder).with_traceback(error.__traceback__)
+        logger.critical("the metadata log has failed, stopping the controller: %s", error, exc_info=error)
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+        self._step_down()
+        self._listener.on_failure(error)
+
     def _give_up(self, error: Exception) -> None:
         """A write failed, but what was written before is intact: the next election tries again."""
-        logger.warning("cannot write to %s, giving up leadership: %s", self._log.folder, error)
-        self._core.step(AppendFailed(self._log.end))
-        self._step_down()
+        is_due = self._core.role is Role.LEADER or self._now_ms() >= self._next_complaint_ms
+        if is_due:
+            self._next_complaint_ms = self._now_ms() + COMPLAINT_MS
+        logger.log(
+            logging.WARNING if is_due else logging.DEBUG,
+            "cannot write to %s, giving up leadership: %s",
+            self._log.folder,
+            error,
+        )
+        self._step(AppendFailed(self._log.end))
 
     def _step_down(self) -> None:
         self._fail_pending()
-        self._has_stepped_down.set()
+        self._wake_parked()
         if self._announced_epoch is not None:
             self._announced_epoch = None
             self._listener.on_resign()

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from barnabas.metadata.snapshot_records import bootstrap_records
 from barnabas.metadata.versions import VersionedRecord
+from barnabas.raft.consensus.log_history import BOOTSTRAP
 from barnabas.raft.metadata_log import metadata_folder
-from barnabas.raft.snapshots import BOOTSTRAP, read_batches, write_bootstrap_file, write_snapshot
+from barnabas.raft.snapshots import read_batches, write_bootstrap_file, write_snapshot
 
 if TYPE_CHECKING:
     from barnabas.ports import Disk
-    from barnabas.raft.metadata_batches import VoterNode
+    from barnabas.raft.consensus.voter_sets import VoterNode
 
 BOOTSTRAP_FILE = "bootstrap.checkpoint"
 _FEATURE_LEVEL_VERSION = 0

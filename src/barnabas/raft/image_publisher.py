@@ -14,13 +14,12 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from barnabas.metadata.image import MetadataDelta, MetadataImage
-from barnabas.metadata.replay import ImageDraft, ImageReplay
+from barnabas.metadata.replay import ImageDraft, ImageReplay, Publication
 from barnabas.protocol import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from barnabas.metadata.replay import Publication
     from barnabas.raft.metadata_batches import DecodedBatch
     from barnabas.raft.snapshots import Snapshot
 
@@ -58,18 +57,28 @@ class ImagePublisher:
         Raises UnsupportedMetadataVersionError if they have a feature level that is not supported.
         """
         if snapshot is not None:
-            replay = ImageDraft(self._loader.image)
-            for record in snapshot.records:
-                replay.apply(record)
-            snapshot_id = snapshot.id
-            self.kraft_version = snapshot.kraft_version
-            self._loader = ImageReplay(
-                replay.freeze(
-                    offset=snapshot_id.end_offset - 1, epoch=snapshot_id.epoch, timestamp_ms=snapshot.timestamp_ms
-                )
-            )
+            self._replace(snapshot)
         self.apply(batches)
         self._image = self._loader.image
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Goes on from a snapshot of a later offset, and publishes its image."""
+        old = self._loader.image
+        self._replace(snapshot)
+        image = self._loader.image
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._publish, Publication(image, image.diff(old)))
+
+    def _replace(self, snapshot: Snapshot) -> None:
+        old = self._loader.image
+        draft = ImageDraft(MetadataImage(old.cluster_id))
+        # A snapshot does not say who leads.
+        draft.controller_id = old.controller_id
+        for record in snapshot.records:
+            draft.apply(record)
+        self.kraft_version = snapshot.kraft_version
+        offset, epoch = snapshot.id.end_offset - 1, snapshot.id.epoch
+        self._loader = ImageReplay(draft.freeze(offset=offset, epoch=epoch, timestamp_ms=snapshot.timestamp_ms))
 
     def apply(self, batches: Sequence[DecodedBatch]) -> None:
         """Applies committed batches and publishes the resulting image."""

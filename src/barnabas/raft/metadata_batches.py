@@ -10,34 +10,15 @@ from barnabas.protocol.control_records import decode_control_record, encode_cont
 from barnabas.protocol.errors import UnknownFormatError
 from barnabas.protocol.metadata_records import decode_record, encode_record
 from barnabas.protocol.record import Record
+from barnabas.raft.consensus.voter_sets import VOTERS_IN_LOG, VoterEndpoint, VoterNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from barnabas.metadata.versions import VersionedRecord
     from barnabas.protocol.compiler.structs import Message
-    from barnabas.protocol.uuids import Uuid
     from barnabas.protocol.varint import Buffer
-    from barnabas.raft.core import LeaderChange
-
-KRAFT_VERSION = 1
-"""The kraft.version with which the voters are part of the log."""
-
-
-class VoterEndpoint(NamedTuple):
-    """The address of a voter's CONTROLLER listener."""
-
-    name: str
-    host: str
-    port: int
-
-
-class VoterNode(NamedTuple):
-    """A voter as VotersRecord describes it."""
-
-    id: int
-    directory_id: Uuid
-    endpoints: tuple[VoterEndpoint, ...]
+    from barnabas.raft.consensus.messages import LeaderChange
 
 
 class DecodedBatch(NamedTuple):
@@ -99,7 +80,7 @@ def decode_batch(batch: Buffer, source: str) -> DecodedBatch:
     )
 
 
-def leader_change_messages(change: LeaderChange, voters: Sequence[VoterNode]) -> list[Message]:
+def leader_change_messages(change: LeaderChange) -> list[Message]:
     """The control records with which an epoch begins."""
     voter = m.LeaderChangeMessage.Voter
     messages: list[Message] = [
@@ -109,14 +90,14 @@ def leader_change_messages(change: LeaderChange, voters: Sequence[VoterNode]) ->
             granting_voters=[voter(voter_id=voter_id) for voter_id in change.granting_voters],
         )
     ]
-    if change.names_voters:
-        messages += voters_messages(voters)
+    if change.named is not None:
+        messages += voters_messages(change.named)
     return messages
 
 
 def voters_messages(voters: Sequence[VoterNode]) -> list[Message]:
     """The kraft.version and the voters, as in the log and in every snapshot."""
-    return [m.KRaftVersionRecord(kraft_version=KRAFT_VERSION), voters_record(voters)]
+    return [m.KRaftVersionRecord(kraft_version=VOTERS_IN_LOG), voters_record(voters)]
 
 
 def voters_record(voters: Sequence[VoterNode]) -> m.VotersRecord:
@@ -130,7 +111,7 @@ def voters_record(voters: Sequence[VoterNode]) -> m.VotersRecord:
                     for endpoint in node.endpoints
                 ],
                 kraft_version_feature=m.VotersRecord.KRaftVersionFeature(
-                    min_supported_version=0, max_supported_version=KRAFT_VERSION
+                    min_supported_version=0, max_supported_version=VOTERS_IN_LOG
                 ),
             )
             for node in voters

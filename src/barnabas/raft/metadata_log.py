@@ -28,23 +28,24 @@ from barnabas.log.segments.segment_scan import find_batch, scan
 from barnabas.protocol import messages as m
 from barnabas.protocol.batch import crc_is_valid
 from barnabas.protocol.uuids import METADATA_TOPIC_ID
-from barnabas.raft.core import LogEnd
-from barnabas.raft.metadata_batches import DecodedBatch, VoterNode, decode_batch, voters_from_record
+from barnabas.raft.consensus.log_history import BOOTSTRAP, LogEnd, LogHistory, SnapshotId
+from barnabas.raft.metadata_batches import DecodedBatch, decode_batch, voters_from_record
 from barnabas.raft.snapshots import (
-    BOOTSTRAP,
     CorruptCheckpointError,
     Snapshot,
-    SnapshotId,
     list_snapshots,
     read_snapshot,
     remove_leftovers,
+    snapshot_name,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from barnabas.log.flush import Flush
+    from barnabas.log.segments.open_files import FileRange
     from barnabas.ports import Clock, Disk
+    from barnabas.raft.consensus.voter_sets import VoterNode
 
 logger = logging.getLogger(__name__)
 
@@ -193,6 +194,22 @@ class MetadataLog:
         return LogEnd(epoch, self._log.log_end_offset)
 
     @property
+    def history(self) -> LogHistory:
+        """What the rules of the quorum need to know of this log, as of now."""
+        return LogHistory(
+            self.end,
+            self._log.epochs.entries,
+            start_offset=self._log.log_start_offset,
+            oldest_snapshot=self._snapshots[0] if self._snapshots else None,
+            newest_snapshot=self._snapshots[-1] if self._snapshots else None,
+        )
+
+    @property
+    def durable_end(self) -> int:
+        """Everything before it was synced."""
+        return self._log.recovery_point
+
+    @property
     def start_offset(self) -> int:
         return self._log.log_start_offset
 
@@ -200,16 +217,40 @@ class MetadataLog:
     def snapshots(self) -> tuple[SnapshotId, ...]:
         return tuple(self._snapshots)
 
-    def append(self, batch: bytes) -> None:
-        """Writes a batch that already has its offset and epoch. It is durable after the next flush."""
-        appended = self._log.append_at(memoryview(batch))
+    def append(self, batches: bytes) -> None:
+        """Writes batches that already have their offsets and epochs. They are durable after the next flush."""
+        appended = self._log.append_at(memoryview(batches))
         assert appended is not None, "not a complete batch"
+
+    def truncate_to(self, offset: int) -> None:
+        """Removes everything from `offset` on."""
+        self._log.truncate_to(offset)
+
+    def read(self, offset: int, max_bytes: int) -> FileRange | None:
+        """The batches from `offset` on, of which the last may be cut off; None at the end of the log."""
+        return self._log.read(offset, max_bytes, self._log.end_position, whole_first_batch=True)
+
+    def is_cold(self, found: FileRange) -> bool:
+        """Whether reading the range might wait for the device."""
+        return self._log.is_cold(found)
+
+    def restart_at(self, snapshot_id: SnapshotId) -> list[str]:
+        """Drops the whole log: it continues at the end of a snapshot that was put into the folder. Returns the paths
+        of the snapshots before it, to unlink in any thread."""
+        self._log.truncate_fully(snapshot_id.end_offset)
+        doomed = [self.snapshot_path(each) for each in self._snapshots if each != snapshot_id]
+        self._snapshots = [snapshot_id]
+        for deletion in self._log.take_due_deletions():
+            doomed += deletion.paths
+        return doomed
 
     def prepare_flush(self) -> Flush:
         return self._log.prepare_flush()
 
-    def flushed(self, flush: Flush) -> None:
+    def flushed(self, flush: Flush) -> bool:
+        """A flush has run. Whether the log is durable up to its end: not if it was truncated meanwhile."""
         self._log.flushed(flush)
+        return self._log.recovery_point >= flush.end_offset
 
     def snapshot_completed(self, snapshot_id: SnapshotId) -> list[str]:
         """Notes a new snapshot and drops what is no longer needed. Returns paths to unlink, in any thread.
@@ -221,7 +262,7 @@ class MetadataLog:
         self._log.roll(self._log.log_end_offset)
         doomed = []
         while len(self._snapshots) > 1 and self._is_oldest_snapshot_due():
-            doomed.append(self._snapshot_path(self._snapshots.pop(0)))
+            doomed.append(self.snapshot_path(self._snapshots.pop(0)))
             self._log.advance_log_start(min(self._snapshots[0].end_offset, self._log.log_end_offset))
             self._log.apply_retention(self._snapshots[0].end_offset)
         for deletion in self._log.take_due_deletions():
@@ -232,15 +273,15 @@ class MetadataLog:
         self._log.close()
 
     def _is_oldest_snapshot_due(self) -> bool:
-        oldest = self._snapshot_path(self._snapshots[0])
+        oldest = self.snapshot_path(self._snapshots[0])
         kept_bytes = self._log.size_bytes + sum(
-            self._disk.size(self._snapshot_path(snapshot)) for snapshot in self._snapshots
+            self._disk.size(self.snapshot_path(snapshot)) for snapshot in self._snapshots
         )
         age_ms = self._clock.now_ms() - self._disk.modified_ms(oldest)
         return kept_bytes > self._limits.retention_bytes or age_ms > self._limits.retention_ms
 
-    def _snapshot_path(self, snapshot_id: SnapshotId) -> str:
-        return f"{self._folder}/{snapshot_id.file_name()}"
+    def snapshot_path(self, snapshot_id: SnapshotId) -> str:
+        return f"{self._folder}/{snapshot_name(snapshot_id)}"
 
 
 def _ensure_topic_id(disk: Disk, folder: str) -> None:
@@ -281,8 +322,8 @@ def _require_all_of_snapshots(disk: Disk, folder: str, end_offset: int) -> None:
     newest = max(list_snapshots(disk, folder), default=BOOTSTRAP)
     if newest.end_offset > end_offset:
         raise MissingMetadataError(
-            f"{folder}/{newest.file_name()} cannot be read, and the log ends at offset {end_offset}, before the end of "
-            "that snapshot. Nothing was changed; restore the snapshot or the log"
+            f"{folder}/{snapshot_name(newest)} cannot be read, and the log ends at offset {end_offset}, before the end "
+            "of that snapshot. Nothing was changed; restore the snapshot or the log"
         )
 
 

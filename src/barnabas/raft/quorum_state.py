@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.log.folder.checkpoints import read_text, write_text
 from barnabas.protocol.uuids import ZERO_UUID, from_text, to_text
-from barnabas.raft.core import NO_NODE, HardState
+from barnabas.raft.consensus.messages import NO_NODE, HardState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.protocol import messages as m
 from barnabas.protocol.batch import crc_is_valid, iter_headers
 from barnabas.protocol.errors import DecodeError
+from barnabas.raft.consensus.log_history import SnapshotId
 from barnabas.raft.metadata_batches import (
     DecodedBatch,
-    VoterNode,
     control_batch,
     data_batch,
     decode_batch,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.versions import VersionedRecord
     from barnabas.ports import Disk
     from barnabas.protocol.compiler.structs import Message
+    from barnabas.raft.consensus.voter_sets import VoterNode
 
 SUFFIX = ".checkpoint"
 PART_SUFFIX = ".checkpoint.part"
@@ -40,20 +41,6 @@ RECORDS_PER_BATCH = 1024
 _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _LEFTOVER = re.compile(r"\d{20}-\d{10}.*\.checkpoint\.(part|deleted)")
 _READ_ONLY = 0o400
-
-
-class SnapshotId(NamedTuple):
-    """A snapshot contains everything below `end_offset`; `epoch` is that of its last record."""
-
-    end_offset: int
-    epoch: int
-
-    def file_name(self) -> str:
-        return f"{self.end_offset:020d}-{self.epoch:010d}{SUFFIX}"
-
-
-BOOTSTRAP = SnapshotId(0, 0)
-"""The snapshot that formatting writes: it has no metadata, only the voters."""
 
 
 class Snapshot(NamedTuple):
@@ -67,6 +54,10 @@ class Snapshot(NamedTuple):
 
 class CorruptCheckpointError(Exception):
     """A snapshot that is incomplete or invalid."""
+
+
+def snapshot_name(snapshot_id: SnapshotId) -> str:
+    return f"{snapshot_id.end_offset:020d}-{snapshot_id.epoch:010d}{SUFFIX}"
 
 
 def parse_name(name: str) -> SnapshotId | None:
@@ -100,8 +91,8 @@ def write_snapshot(
     header: list[Message] = [m.SnapshotHeaderRecord(last_contained_log_timestamp=contained_timestamp_ms)]
     if voters is not None:
         header += voters_messages(voters)
-    path = f"{folder}/{snapshot_id.file_name()}"
-    part = f"{folder}/{snapshot_id.file_name().removesuffix(SUFFIX)}{PART_SUFFIX}"
+    path = f"{folder}/{snapshot_name(snapshot_id)}"
+    part = f"{folder}/{snapshot_name(snapshot_id).removesuffix(SUFFIX)}{PART_SUFFIX}"
     _write_durably(disk, part, _batches(header, records, snapshot_id.epoch, now_ms), mode=_READ_ONLY)
     disk.rename(part, path)
     disk.sync_dir(folder)
@@ -117,8 +108,9 @@ def write_bootstrap_file(disk: Disk, path: str, records: Iterable[VersionedRecor
     disk.sync_dir(os.path.dirname(path))
 
 
-def read_snapshot(disk: Disk, folder: str, snapshot_id: SnapshotId) -> Snapshot:
-    path = f"{folder}/{snapshot_id.file_name()}"
+def read_snapshot(disk: Disk, folder: str, snapshot_id: SnapshotId, path: str | None = None) -> Snapshot:
+    """`path` is that of the file, if it does not have its name yet."""
+    path = path or f"{folder}/{snapshot_name(snapshot_id)}"
     timestamp_ms, kraft_version = 0, 0
     voters: tuple[VoterNode, ...] = ()
     records: list[Message] = []
@@ -136,6 +128,23 @@ def read_snapshot(disk: Disk, folder: str, snapshot_id: SnapshotId) -> Snapshot:
             elif isinstance(message, m.VotersRecord):
                 voters = voters_from_record(message)
     return Snapshot(snapshot_id, timestamp_ms, kraft_version, voters, tuple(records))
+
+
+def read_range(
+    disk: Disk, folder: str, snapshot_id: SnapshotId, position: int, max_bytes: int
+) -> tuple[int, bytes] | None:
+    """The size of a snapshot and the bytes at a position, none if that is not in it; None if there is no snapshot of
+    this id. Blocks."""
+    path = f"{folder}/{snapshot_name(snapshot_id)}"
+    try:
+        fd = disk.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        size = disk.size(path)
+        return size, disk.pread(fd, max_bytes, position) if 0 <= position < size else b""
+    finally:
+        disk.close(fd)
 
 
 def read_batches(disk: Disk, path: str) -> Iterator[DecodedBatch]:

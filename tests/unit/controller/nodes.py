@@ -13,9 +13,9 @@ from barnabas.controller.decisions.context import Settings
 from barnabas.metadata.image import Endpoint, MetadataImage
 from barnabas.ports import Clock, SystemClock, SystemRandom, SystemThreads
 from barnabas.protocol.uuids import Uuid
+from barnabas.raft.consensus.voter_sets import VoterEndpoint, VoterNode
 from barnabas.raft.format import format_metadata
 from barnabas.raft.image_publisher import ImagePublisher
-from barnabas.raft.metadata_batches import VoterEndpoint, VoterNode
 from barnabas.raft.metadata_log import MetadataLogLimits
 from tests.unit.controller.cluster import CLUSTER_ID, RULES, creation
 

@@ -21,9 +21,10 @@ from barnabas.ports import SystemDisk
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 from barnabas.protocol.uuids import Uuid
-from barnabas.raft.core import HardState
+from barnabas.raft.consensus.messages import HardState
+from barnabas.raft.consensus.voter_sets import VoterEndpoint, VoterNode
 from barnabas.raft.format import format_metadata
-from barnabas.raft.metadata_batches import VoterEndpoint, VoterNode, data_batch
+from barnabas.raft.metadata_batches import data_batch
 from barnabas.raft.metadata_log import MetadataLogLimits, read_folder
 from barnabas.raft.quorum_state import write_quorum_state
 from barnabas.testing.clock import ManualClock

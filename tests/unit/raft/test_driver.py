@@ -14,9 +14,11 @@ from barnabas.ports import SystemClock, SystemThreads
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.uuids import Uuid
-from barnabas.raft.core import HardState, RaftCore, Voter
+from barnabas.raft.consensus.core import RaftCore
+from barnabas.raft.consensus.messages import HardState
+from barnabas.raft.consensus.replica_log import ReplicaLog
+from barnabas.raft.consensus.voter_sets import VoterHistory, VoterNode, VoterSet
 from barnabas.raft.driver import RaftDriver
-from barnabas.raft.metadata_batches import DecodedBatch, VoterNode
 from barnabas.raft.metadata_log import MetadataLog, MetadataLogLimits, read_folder
 from barnabas.raft.quorum_state import read_quorum_state
 from barnabas.testing.clock import ManualClock
@@ -24,6 +26,9 @@ from barnabas.testing.disk import SimulatedDisk
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
+
+    from barnabas.raft.metadata_batches import DecodedBatch
+    from barnabas.raft.snapshots import Snapshot
 
 FOLDER = "/metadata"
 VOTER = VoterNode(1, Uuid(b"d" * 16), ())
@@ -39,6 +44,9 @@ class Listener:
 
     async def on_commit(self, batches: Sequence[DecodedBatch]) -> None:
         self.batches += batches
+
+    def on_snapshot(self, snapshot: Snapshot) -> None:
+        raise AssertionError("nobody is behind a sole voter")
 
     def on_leader(self, epoch: int) -> None:
         self.epochs.append(epoch)
@@ -61,11 +69,12 @@ async def driving(disk: SimulatedDisk) -> AsyncIterator[tuple[RaftDriver, Listen
     content = read_folder(disk, FOLDER)
     clock = SystemClock()
     log = MetadataLog.open(FOLDER, content, MetadataLogLimits(), disk=disk, clock=clock)
-    voter = Voter(VOTER.id, VOTER.directory_id)
-    core = RaftCore(voter, [voter], read_quorum_state(disk, FOLDER), log.end, high_watermark=content.end_offset)
+    history = VoterHistory(1, VoterSet([VOTER]), 0)
+    replica_log = ReplicaLog(log.history, history, durable_end=log.durable_end, high_watermark=content.end_offset)
+    core = RaftCore(VOTER.key, read_quorum_state(disk, FOLDER), replica_log)
     listener = Listener()
     threads = SystemThreads().pool("metadata disk", 1)
-    driver = RaftDriver(core, log, [VOTER], listener, disk=disk, clock=clock, threads=threads)
+    driver = RaftDriver(core, log, listener, disk=disk, clock=clock, threads=threads)
     driver.start()
     await listener.led.wait()
     try:

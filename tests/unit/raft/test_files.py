@@ -12,19 +12,19 @@ from barnabas.metadata.versions import VersionedRecord
 from barnabas.ports import SystemDisk
 from barnabas.protocol import messages as m
 from barnabas.protocol.uuids import Uuid
-from barnabas.raft.core import HardState
+from barnabas.raft.consensus.log_history import BOOTSTRAP, SnapshotId
+from barnabas.raft.consensus.messages import HardState
+from barnabas.raft.consensus.voter_sets import VoterEndpoint, VoterNode
 from barnabas.raft.format import format_metadata, read_bootstrap
-from barnabas.raft.metadata_batches import VoterEndpoint, VoterNode
 from barnabas.raft.metadata_log import read_folder
 from barnabas.raft.quorum_state import QuorumStateError, read_quorum_state, read_static_voters, write_quorum_state
 from barnabas.raft.snapshots import (
-    BOOTSTRAP,
     CorruptCheckpointError,
-    SnapshotId,
     list_snapshots,
     parse_name,
     read_snapshot,
     remove_leftovers,
+    snapshot_name,
     write_snapshot,
 )
 from barnabas.testing.clock import ManualClock
@@ -130,16 +130,16 @@ def test_a_snapshot_cut_or_changed_anywhere_is_never_taken_for_whole(tmp_path: P
     disk = SystemDisk()
     snapshot_id = SnapshotId(7, 1)
     path = write_snapshot(disk, str(tmp_path), snapshot_id, no_ops(3), [VOTER], contained_timestamp_ms=0, now_ms=0)
-    whole = (tmp_path / snapshot_id.file_name()).read_bytes()
+    whole = (tmp_path / snapshot_name(snapshot_id)).read_bytes()
     os.chmod(path, 0o600)
     for length in range(len(whole)):
-        (tmp_path / snapshot_id.file_name()).write_bytes(whole[:length])
+        (tmp_path / snapshot_name(snapshot_id)).write_bytes(whole[:length])
         with pytest.raises(CorruptCheckpointError):
             read_snapshot(disk, str(tmp_path), snapshot_id)
     for position in range(len(whole)):
         changed = bytearray(whole)
         changed[position] ^= 0x40
-        (tmp_path / snapshot_id.file_name()).write_bytes(bytes(changed))
+        (tmp_path / snapshot_name(snapshot_id)).write_bytes(bytes(changed))
         with pytest.raises(CorruptCheckpointError):
             read_snapshot(disk, str(tmp_path), snapshot_id)
 

@@ -14,11 +14,10 @@ from barnabas.protocol.batch import build_batch
 from barnabas.protocol.metadata_records import encode_record
 from barnabas.protocol.record import Record
 from barnabas.protocol.uuids import METADATA_TOPIC_ID, Uuid, to_text
-from barnabas.raft.core import LogEnd
+from barnabas.raft.consensus.log_history import LogEnd, SnapshotId
+from barnabas.raft.consensus.voter_sets import VoterEndpoint, VoterNode
 from barnabas.raft.metadata_batches import (
     NewerMetadataError,
-    VoterEndpoint,
-    VoterNode,
     control_batch,
     data_batch,
     voters_messages,
@@ -30,7 +29,7 @@ from barnabas.raft.metadata_log import (
     MissingMetadataError,
     read_folder,
 )
-from barnabas.raft.snapshots import SnapshotId, write_snapshot
+from barnabas.raft.snapshots import snapshot_name, write_snapshot
 from barnabas.testing.clock import ManualClock
 from barnabas.testing.disk import SimulatedDisk
 
@@ -286,7 +285,7 @@ def test_a_log_without_its_beginning_and_without_a_snapshot_is_refused(disk: Sim
     log.append(topics(2, 1))
     flush(log, disk)
     disk.unlink(LOG_FILE)
-    disk.unlink(f"{FOLDER}/{SnapshotId(2, 1).file_name()}")
+    disk.unlink(f"{FOLDER}/{snapshot_name(SnapshotId(2, 1))}")
     with pytest.raises(MissingMetadataError, match="starts at offset 2, and no snapshot"):
         read_folder(disk, FOLDER)
 

@@ -107,12 +107,12 @@ class RaftCore:
         "_now_ms",
         "_self",
         "_successors",
-        "_timeouts",
         "_to_resend",
         "_update_voter_at_ms",
         "leader_endpoints",
         "log",
         "role",
+        "timeouts",
     )
 
     def __init__(
@@ -131,7 +131,7 @@ class RaftCore:
         self._hard_state = hard_state if hard_state.epoch >= log.end.epoch else HardState(log.end.epoch)
         self.log = log
         self._endpoints = tuple(endpoints)
-        self._timeouts = timeouts or QuorumTimeouts()
+        self.timeouts = timeouts or QuorumTimeouts()
         self._jitter = jitter
         self._now_ms = 0
         self._deadline_ms: int | None = None
@@ -193,6 +193,13 @@ class RaftCore:
     def is_active(self) -> bool:
         """Whether this node leads, and a record of its epoch is committed: so everything before it is."""
         return self._leader is not None and self._leader.is_committed
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether this node leads, or has everything that its leader said was committed when it last answered."""
+        if self.role is Role.FOLLOWER:
+            return 0 <= self._known_high_watermark <= self.high_watermark
+        return self.is_active
 
     @property
     def deadline_ms(self) -> int | None:
@@ -260,7 +267,7 @@ class RaftCore:
                 self._snapshot_loaded(message)
             case SnapshotUnusable():
                 self._begin_fetching()
-                self._fetching.at_ms = self._now_ms + self._timeouts.retry_backoff_ms
+                self._fetching.at_ms = self._now_ms + self.timeouts.retry_backoff_ms
             case LogTrimmed():
                 self.log.history.trimmed(*message)
             case Resign():
@@ -277,7 +284,7 @@ class RaftCore:
         elif self.role is Role.FOLLOWER:
             self._follow_further()
         elif self.is_voter and self.role is Role.UNATTACHED:
-            self._deadline_ms = self._now_ms + self._jitter(max(1, self._timeouts.election_ms // START_FRACTION))
+            self._deadline_ms = self._now_ms + self._jitter(max(1, self.timeouts.election_ms // START_FRACTION))
         else:
             self._set_election_deadline()
 
@@ -387,7 +394,7 @@ class RaftCore:
             else:
                 self._to_resend.clear()
                 self._lost_elections += 1
-                longest_ms = self._timeouts.election_backoff_max_ms
+                longest_ms = self.timeouts.election_backoff_max_ms
                 self._deadline_ms = self._now_ms + backoff_ms(self._lost_elections, longest_ms, self._jitter)
 
     def _lead(self, granting: tuple[int, ...]) -> None:
@@ -396,8 +403,8 @@ class RaftCore:
         self._become(Role.LEADER)
         self.leader_endpoints = self._endpoints
         self._lost_elections = 0
-        self._leader = LeaderState(self._self, self.log_end_offset, voters, self._timeouts.fetch_ms, self._now_ms)
-        self._deadline_ms = self._now_ms + self._timeouts.fetch_ms
+        self._leader = LeaderState(self._self, self.log_end_offset, voters, self.timeouts.fetch_ms, self._now_ms)
+        self._deadline_ms = self._now_ms + self.timeouts.fetch_ms
         named = self._voters_to_name()
         change = LeaderChange(self._self.id, voters.ids, granting, named.nodes if named else None)
         self._append(change, change.record_count, named)
@@ -438,7 +445,7 @@ class RaftCore:
             )
             self._resign()
             return
-        self._deadline_ms = self._now_ms + self._timeouts.fetch_ms
+        self._deadline_ms = self._now_ms + self.timeouts.fetch_ms
         if self._now_ms >= leader.begin_epoch_at_ms:
             self._remind_voters(leader)
 
@@ -460,7 +467,7 @@ class RaftCore:
         error = self._announced(request.leader_id, request.epoch, request.endpoints)
         if error is Error.NONE and self.role is Role.FOLLOWER and self.leader_id == request.leader_id:
             self._fetching.has_fetched = False
-            longest_ms = self._timeouts.election_backoff_max_ms
+            longest_ms = self.timeouts.election_backoff_max_ms
             self._deadline_ms = self._now_ms + succession_ms(request.successors, self._self, longest_ms)
             if self.is_voter and self._deadline_ms <= self._now_ms:
                 self._become_prospective()
@@ -513,14 +520,14 @@ class RaftCore:
         self._lost_elections = 0
         if self.leader_endpoints:
             self._become(Role.FOLLOWER)
-            self._deadline_ms = self._now_ms + self._timeouts.fetch_ms
+            self._deadline_ms = self._now_ms + self.timeouts.fetch_ms
         else:
             self._become(Role.UNATTACHED)
             self._set_election_deadline()
 
     def _follow_further(self) -> None:
         self._become(Role.FOLLOWER)
-        self._deadline_ms = self._now_ms + self._timeouts.fetch_ms
+        self._deadline_ms = self._now_ms + self.timeouts.fetch_ms
 
     def _become_unattached(self, epoch: int) -> None:
         """An epoch has begun of which no leader is known. Whoever was about to stand is not kept from it by that."""
@@ -537,7 +544,7 @@ class RaftCore:
             self._resign()
         else:
             self._begin_fetching()
-            self._fetching.at_ms = self._now_ms + self._timeouts.election_ms
+            self._fetching.at_ms = self._now_ms + self.timeouts.election_ms
 
     # Replication: the leader
 
@@ -675,7 +682,7 @@ class RaftCore:
     def _heard_leader(self) -> None:
         self._fetching.has_fetched = True
         self._fetching.is_leader_doubtful = False
-        self._deadline_ms = self._now_ms + self._timeouts.fetch_ms
+        self._deadline_ms = self._now_ms + self.timeouts.fetch_ms
 
     def _begin_fetching(self) -> None:
         has_fetched = self._fetching.has_fetched
@@ -684,7 +691,7 @@ class RaftCore:
 
     def _try_again_later(self) -> None:
         if self._fetching.in_flight is None:
-            self._fetching.at_ms = max(self._fetching.at_ms, self._now_ms + self._timeouts.retry_backoff_ms)
+            self._fetching.at_ms = max(self._fetching.at_ms, self._now_ms + self.timeouts.retry_backoff_ms)
 
     def _may_fetch(self) -> bool:
         is_reader = self.role is Role.FOLLOWER or (self.role is Role.UNATTACHED and not self.is_voter)
@@ -698,7 +705,7 @@ class RaftCore:
         if self.role is Role.UNATTACHED or self._fetching.is_leader_doubtful:
             to, endpoints = NO_NODE, ()
         elif self._is_update_due():
-            self._update_voter_at_ms = self._now_ms + self._timeouts.fetch_ms
+            self._update_voter_at_ms = self._now_ms + self.timeouts.fetch_ms
             self._send(to, endpoints, UpdateVoterRequest(self._self, self.epoch, self._endpoints))
         request = self._fetching.next_request(self._self, self.epoch, self.log.end, self.high_watermark)
         self._send(to, endpoints, request)
@@ -719,7 +726,7 @@ class RaftCore:
     # Requests that failed
 
     def _request_failed(self, failure: RequestFailed) -> None:
-        request, again_ms = failure.request, self._now_ms + self._timeouts.retry_backoff_ms
+        request, again_ms = failure.request, self._now_ms + self.timeouts.retry_backoff_ms
         if isinstance(request, FetchRequest | FetchSnapshotRequest):
             if self._is_awaited(request):
                 self._fetching.at_ms = again_ms
@@ -781,7 +788,7 @@ class RaftCore:
         self.role = self._draft.role = role
 
     def _set_election_deadline(self) -> None:
-        timeout_ms = self._timeouts.election_ms
+        timeout_ms = self.timeouts.election_ms
         self._deadline_ms = self._now_ms + timeout_ms + self._jitter(max(1, timeout_ms))
 
     def _take_ready(self) -> Ready:

@@ -119,6 +119,10 @@ class VoterHistory:
     def latest(self) -> VotersAt:
         return self._entries[-1]
 
+    def at(self, offset: int) -> VotersAt:
+        """The voters as of a record that is committed, or the oldest known."""
+        return next((entry for entry in reversed(self._entries) if entry.offset <= offset), self._entries[0])
+
     def append(self, offset: int, *, kraft_version: int | None = None, voters: VoterSet | None = None) -> None:
         """A record at `offset` changed the one or the other."""
         latest = self.latest

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING
 from barnabas.log.folder.deletion import unlink_if_there
 from barnabas.metadata.snapshot_records import snapshot_records
 from barnabas.protocol.errors import KafkaError
-from barnabas.raft.snapshots import SnapshotId, remove_leftovers, write_snapshot
+from barnabas.raft.consensus.log_history import SnapshotId
+from barnabas.raft.snapshots import remove_leftovers, write_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from barnabas.metadata.image import MetadataImage
     from barnabas.ports import Clock, Disk, ThreadPool
-    from barnabas.raft.metadata_batches import DecodedBatch, VoterNode
+    from barnabas.raft.consensus.voter_sets import VoterNode
+    from barnabas.raft.metadata_batches import DecodedBatch
     from barnabas.raft.metadata_log import FolderContent, MetadataLog, MetadataLogLimits
 
 logger = logging.getLogger("barnabas.metadata")
@@ -33,14 +35,16 @@ class Snapshotter:
         self,
         log: MetadataLog,
         image: Callable[[], MetadataImage],
-        voters: Sequence[VoterNode] | None,
+        voters: Callable[[int], Sequence[VoterNode] | None],
         limits: MetadataLogLimits,
         content: FolderContent,
         *,
+        on_completed: Callable[[], None],
         disk: Disk,
         clock: Clock,
         threads: ThreadPool,
     ) -> None:
+        """`voters` gives the voters as of an offset; None if they are not part of the log."""
         self._log = log
         self._image = image
         self._voters = voters
@@ -48,6 +52,7 @@ class Snapshotter:
         self._disk = disk
         self._clock = clock
         self._threads = threads
+        self._on_completed = on_completed
         # Records from before the restart count too: otherwise a node that is often restarted would never write one.
         self._new_bytes = sum(batch.size_bytes for batch in content.batches)
         self._last_ms = content.snapshot.timestamp_ms if content.snapshot else clock.now_ms()
@@ -72,7 +77,7 @@ class Snapshotter:
         try:
             if snapshot_id not in self._log.snapshots:
                 await self._run(self._write_file, image, snapshot_id)
-                doomed = self._log.snapshot_completed(snapshot_id)
+                doomed = self._complete(snapshot_id)
                 await self._run(self._unlink, doomed)
         except (OSError, KafkaError) as error:
             logger.warning(
@@ -83,6 +88,14 @@ class Snapshotter:
         finally:
             self._task = None
 
+    def _complete(self, snapshot_id: SnapshotId) -> list[str]:
+        if self._log.snapshots and self._log.snapshots[-1].end_offset >= snapshot_id.end_offset:
+            # One from the leader, of a later offset, has taken the place of the log meanwhile.
+            return [self._log.snapshot_path(snapshot_id)]
+        doomed = self._log.snapshot_completed(snapshot_id)
+        self._on_completed()
+        return doomed
+
     def _write_file(self, image: MetadataImage, snapshot_id: SnapshotId) -> None:
         remove_leftovers(self._disk, self._log.folder)
         write_snapshot(
@@ -90,7 +103,7 @@ class Snapshotter:
             self._log.folder,
             snapshot_id,
             snapshot_records(image),
-            self._voters,
+            self._voters(image.offset),
             contained_timestamp_ms=image.timestamp_ms,
             now_ms=self._clock.now_ms(),
         )
