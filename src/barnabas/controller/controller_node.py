@@ -24,7 +24,7 @@ from barnabas.raft.quorum_client import read_quorum
 from barnabas.raft.quorum_state import read_static_voters
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from barnabas.metadata.image import Endpoint
     from barnabas.metadata.versions import VersionedRecord
@@ -87,17 +87,20 @@ class ControllerNode:
             raise ReplayError(f"{self._folder} cannot be read: {error}") from error
         self._opened = opened
 
-    async def start(self, endpoints: Sequence[Endpoint]) -> None:
+    async def start(
+        self, endpoints: Sequence[Endpoint], open_listeners: Callable[[QuorumController], None] | None = None
+    ) -> None:
         """Starts the controller and returns when it knows what is committed: a sole voter when it is active and
         registered, any other when it has caught up with the leader.
 
-        `endpoints` are the advertised addresses of this node's CONTROLLER listeners.
+        `endpoints` are the advertised addresses of this node's CONTROLLER listeners. `open_listeners` is called on the
+        controller's loop as soon as requests can be answered: a quorum of several comes about only by these.
         """
         assert self._opened is not None, "open comes before start"
         assert self._thread is not None, "stopped"
         try:
-            await asyncio.wrap_future(self._thread.submit(self._start(self._opened, endpoints)))
-        except BaseException:
+            await asyncio.wrap_future(self._thread.submit(self._start(self._opened, endpoints, open_listeners)))
+        except (Exception, asyncio.CancelledError):
             await self.stop()
             raise
         self._opened = None
@@ -129,7 +132,12 @@ class ControllerNode:
         assert self._controller is not None, "not started"
         return self._controller
 
-    async def _start(self, opened: OpenedQuorum, endpoints: Sequence[Endpoint]) -> None:
+    async def _start(
+        self,
+        opened: OpenedQuorum,
+        endpoints: Sequence[Endpoint],
+        open_listeners: Callable[[QuorumController], None] | None,
+    ) -> None:
         # Repairing the log may block for a while, but nothing else runs on this thread yet.
         environment = self._environment
         log = MetadataLog.open(
@@ -144,6 +152,8 @@ class ControllerNode:
             bootstrap=self._bootstrap,
             current_leader=self.current_leader,
         )
+        if open_listeners is not None:
+            open_listeners(self._controller)
         await self._controller.start()
 
     def _check_voters(self, voters: VoterSet) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable
 
     from barnabas.config.broker_config import BrokerConfig
+    from barnabas.controller.quorum_controller import QuorumController
     from barnabas.net.endpoint import Listener
     from barnabas.ports import LoopThread
 
@@ -76,11 +77,9 @@ class NodeServers:
     def advertised_controller(self) -> tuple[Listener, ...]:
         return self.quorum.with_ports(self._config.advertised_controller_listeners)
 
-    async def open_quorum(self, controller: ControllerNode) -> None:
-        async def open_listeners() -> None:
-            self.quorum.open(controller_api.routes_for(controller.quorum))
-
-        await self._on_controller(open_listeners())
+    def open_quorum(self, controller: QuorumController) -> None:
+        """To be called on the controller's loop."""
+        self.quorum.open(controller_api.routes_for(controller))
 
     async def close_quorum(self) -> None:
         await self._on_controller(self.quorum.close())
@@ -137,10 +136,9 @@ class Node:
         broker.subscribe()
         opening = broker.open_logs()
         try:
-            await controller.start(endpoints(servers.advertised_controller))
+            await controller.start(endpoints(servers.advertised_controller), servers.open_quorum)
         finally:
             previous_epoch = await opening
-        await servers.open_quorum(controller)
         await broker.start(endpoints(servers.advertised), previous_epoch)
         servers.clients.open(routes_for(broker.environments()))
         gc.collect()

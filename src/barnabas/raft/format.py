@@ -1,4 +1,4 @@
-"""Formats the metadata folder of a new cluster: its only voter, and the records that its first leader appends.
+"""Formats the metadata folder of a node of a new cluster: who votes, and the records that the first leader appends.
 
 bootstrap.checkpoint                                              the initial feature levels
 __cluster_metadata-0/00000000000000000000-0000000000.checkpoint   kraft.version and the voters
@@ -15,6 +15,8 @@ from barnabas.raft.metadata_log import metadata_folder
 from barnabas.raft.snapshots import read_batches, write_bootstrap_file, write_snapshot
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from barnabas.ports import Disk
     from barnabas.raft.consensus.voter_sets import VoterNode
 
@@ -27,12 +29,20 @@ def format_metadata(disk: Disk, data_folder: str, voter: VoterNode, *, now_ms: i
 
     Call it before meta.properties is written, which marks a folder as formatted.
     """
+    format_voters(disk, data_folder, [voter], now_ms=now_ms)
+
+
+def format_voters(disk: Disk, data_folder: str, voters: Sequence[VoterNode] | None, *, now_ms: int) -> None:
+    """Writes the metadata files of a controller in a new cluster, of which these are the voters; the same on each of
+    them. None means that the configuration names the voters (kraft.version 0): the log never does."""
     folder = metadata_folder(data_folder)
     write_bootstrap_file(disk, f"{data_folder}/{BOOTSTRAP_FILE}", bootstrap_records(), now_ms=now_ms)
+    if voters is None:
+        return
     if not disk.exists(folder):
         disk.make_folder(folder)
         disk.sync_dir(data_folder)
-    write_snapshot(disk, folder, BOOTSTRAP, [], [voter], contained_timestamp_ms=now_ms, now_ms=now_ms)
+    write_snapshot(disk, folder, BOOTSTRAP, [], voters, contained_timestamp_ms=now_ms, now_ms=now_ms)
 
 
 def read_bootstrap(disk: Disk, data_folder: str) -> list[VersionedRecord]:

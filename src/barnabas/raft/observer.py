@@ -90,7 +90,7 @@ class QuorumObserver:
         assert self._thread is not None, "stopped"
         try:
             await asyncio.wrap_future(self._thread.submit(self._start(self._opened)))
-        except BaseException:
+        except (Exception, asyncio.CancelledError):
             await self.stop()
             raise
         self._opened = None

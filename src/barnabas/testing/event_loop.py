@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import inspect
 import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, TypeVarTuple
@@ -195,7 +196,11 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def kill(self) -> None:
         self.is_dead = True
-        self._kept += asyncio.all_tasks(self)
+        for task in asyncio.all_tasks(self):
+            coroutine = task.get_coro()
+            if inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+                coroutine.close()  # it has no first step to be asked about
+            self._kept.append(task)
 
     # ── callbacks and time ───────────────────────────────────────────────────────────────────────────────────
 
