@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.controller.decisions.decide import DECIDABLE
+from barnabas.controller.describe_cluster import describe_cluster
 from barnabas.metadata.versions import SUPPORTED_FEATURES
 from barnabas.net import api_versions
 from barnabas.net.dispatch import Route
@@ -72,6 +73,9 @@ CONTROLLER_ROUTES: dict[int, Route] = {
     if api.request in DECIDABLE and "controller" in api.listeners
 }
 CONTROLLER_ROUTES |= QUORUM_ROUTES
+CONTROLLER_ROUTES[ApiKey.DESCRIBE_CLUSTER] = Route(
+    ApiKey.DESCRIBE_CLUSTER, (0, APIS[ApiKey.DESCRIBE_CLUSTER].max_version), describe_cluster
+)
 CONTROLLER_ROUTES[ApiKey.API_VERSIONS] = Route(ApiKey.API_VERSIONS, api_versions.VERSIONS, describe_versions)
 
 

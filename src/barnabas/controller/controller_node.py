@@ -16,7 +16,7 @@ from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.refusals import refusal
 from barnabas.protocol.uuids import ZERO_UUID, to_text
-from barnabas.raft.consensus.voter_sets import Voter, VoterNode, VoterSet
+from barnabas.raft.consensus.voter_sets import VOTERS_IN_LOG, Voter, VoterNode, VoterSet
 from barnabas.raft.current_leader import CurrentLeader
 from barnabas.raft.format import read_bootstrap
 from barnabas.raft.metadata_log import MetadataLog, metadata_folder
@@ -76,7 +76,8 @@ class ControllerNode:
             self._options = options = options._replace(quorum=options.quorum._replace(static_voters=(alone,)))
         opened = read_quorum(disk, self._folder, Voter(node_id, options.directory_id), options.quorum)
         self._check_voters(opened.voters.latest.voters)
-        self._check_static_voters()
+        if opened.voters.latest.kraft_version < VOTERS_IN_LOG:
+            self._check_static_voters()
         self._bootstrap = read_bootstrap(disk, options.data_folder)
         for record in self._bootstrap:
             if isinstance(record.message, m.FeatureLevelRecord):

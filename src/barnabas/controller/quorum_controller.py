@@ -25,6 +25,7 @@ from barnabas.net.large_requests import Breather
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.refusals import refusal
+from barnabas.raft.consensus.messages import Role
 from barnabas.raft.consensus.voter_sets import VoterEndpoint
 from barnabas.raft.metadata_log import MetadataLog, MetadataLogLimits
 from barnabas.raft.quorum_client import QuorumClient, QuorumEnvironment, QuorumIdentity, QuorumSettings
@@ -353,7 +354,7 @@ class QuorumController:
         response: m.ControllerRegistrationResponse
         if self._state is not None:
             response = (await self._decide(self._registration())).response  # type: ignore[assignment]
-        elif self.quorum_client.leader.is_known and self.quorum_client.leader.id != self._settings.node_id:
+        elif self._driver.core.role is Role.FOLLOWER and self._driver.core.is_caught_up:
             response = await self.quorum_client.ask_leader(self._registration())
         else:
             return None

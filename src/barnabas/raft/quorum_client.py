@@ -191,6 +191,7 @@ class QuorumClient:
                 identity.node_id,
             )
             self._peers.voters = lambda: core.voters
+            self._peers.is_well = lambda: core.is_caught_up
         self.driver = RaftDriver(
             core,
             log,

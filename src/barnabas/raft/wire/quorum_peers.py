@@ -84,12 +84,15 @@ class QuorumPeers:
         self._environment = environment
         self._local_id = local_id
         self._peers: dict[Address, Peer] = {}
+        self._others: dict[Address, Peer] = {}
         self._next_server = 0
         self._failures: dict[Address, str] = {}
         self._failing_since: float | None = None
         self._next_complaint = 0.0
         self.voters: Callable[[], VoterSet] | None = None
         """The newest voters, for a node that has no bootstrap servers to ask."""
+        self.is_well: Callable[[], bool] = lambda: False
+        """Whether this node does what it should, although somebody does not answer."""
 
     async def ask(self, outbound: Outbound) -> Response:
         address, name = self._address_of(outbound), f"node {outbound.to}"
@@ -118,12 +121,19 @@ class QuorumPeers:
         return response
 
     async def send(self, endpoint: VoterEndpoint, name: str, message: Message) -> Any:
-        """The answer to any other request. Raises WireError."""
-        return await self._peer(Address(endpoint.host, endpoint.port), name).send(message)
+        """The answer to a request that has nothing to do with the quorum itself. It goes over a connection of its own:
+        answers come in order, and a slow one would hold up fetches. Raises WireError."""
+        address = Address(endpoint.host, endpoint.port)
+        peer = self._others.get(address)
+        if peer is None:
+            settings = PeerSettings(client_id=f"controller-{self._local_id}")
+            peer = self._others[address] = Peer(name, address.host, address.port, self._environment, settings)
+        return await peer.send(message)
 
     async def close(self) -> None:
-        peers, self._peers = self._peers, {}
-        for peer in peers.values():
+        peers = [*self._peers.values(), *self._others.values()]
+        self._peers, self._others = {}, {}
+        for peer in peers:
             await peer.close()
 
     def _peer(self, address: Address, name: str) -> Peer:
@@ -161,7 +171,9 @@ class QuorumPeers:
         """Says every few seconds whom this node tries in vain, as long as nobody answers."""
         now = self._environment.loop.time()
         self._failures[address] = reason
-        if self._failing_since is None:
+        if self.is_well():
+            self._failing_since = None
+        elif self._failing_since is None:
             self._failing_since, self._next_complaint = now, now + COMPLAINT_S
         elif now >= self._next_complaint:
             self._next_complaint = now + COMPLAINT_S

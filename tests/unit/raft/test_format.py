@@ -1,0 +1,95 @@
+"""Formatting a controller's folder, beside Kafka's own tool."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from tools import apache_kafka
+
+from barnabas.log.folder.meta_properties import read_meta_properties
+from barnabas.ports import SystemDisk
+from barnabas.protocol.uuids import Uuid, to_text
+from barnabas.raft.consensus.voter_sets import VoterEndpoint, VoterNode
+from barnabas.raft.format import format_voters, initial_controllers
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ONE, TWO = (Uuid(bytes([number]) * 16) for number in (1, 2))
+CLUSTER = "AAAAAAAAAAAAAAAAAAAABQ"
+
+
+def test_initial_controllers_are_read_as_kafka_reads_them() -> None:
+    text = f"1@localhost:9093:{to_text(ONE)}, 2@[::1]:9094:{to_text(TWO)}"
+    assert initial_controllers(text, "CTRL") == (
+        VoterNode(1, ONE, (VoterEndpoint("CTRL", "localhost", 9093),)),
+        VoterNode(2, TWO, (VoterEndpoint("CTRL", "::1", 9094),)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no initial controllers"),
+        ("1@localhost:9093", "ID@HOST:PORT:DIRECTORY_ID is expected"),
+        (f"x@localhost:9093:{to_text(ONE)}", "ID@HOST:PORT:DIRECTORY_ID is expected"),
+        (f"1@localhost:0:{to_text(ONE)}", "0 is no port"),
+        (f"1@localhost:99999:{to_text(ONE)}", "99999 is no port"),
+        ("1@localhost:9093:AAAAAAAAAAAAAAAAAAAAAA", "is no directory id"),
+        (f"1@a:1:{to_text(ONE)},1@b:2:{to_text(TWO)}", "the same node id"),
+        (f"1@a:1:{to_text(ONE)},2@b:2:{to_text(ONE)}", "the same directory id"),
+    ],
+)
+def test_initial_controllers_that_make_no_sense_are_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        initial_controllers(text, "CONTROLLER")
+
+
+CASES = {
+    "standalone": ("controller.quorum.bootstrap.servers=127.0.0.1:19093", ["--standalone"]),
+    "initial controllers": (
+        "controller.quorum.bootstrap.servers=127.0.0.1:19093",
+        ["--initial-controllers", f"1@127.0.0.1:19093:{to_text(ONE)},2@127.0.0.1:19094:{to_text(TWO)}"],
+    ),
+    "no initial controllers": ("controller.quorum.bootstrap.servers=127.0.0.1:19093", ["--no-initial-controllers"]),
+    "static voters": ("controller.quorum.voters=1@127.0.0.1:19093,2@127.0.0.1:19094", []),
+}
+
+
+@pytest.mark.kafka
+@pytest.mark.usefixtures("apache_kafka_runs")
+@pytest.mark.parametrize("case", CASES)
+def test_a_folder_is_formatted_as_kafkas_own_tool_formats_it(case: str, tmp_path: Path) -> None:
+    """The same files with the same modes and sizes, and the same records but for the times."""
+    setting, options = CASES[case]
+    theirs, ours = tmp_path / "kafka", tmp_path / "barnabas"
+    properties = tmp_path / "server.properties"
+    properties.write_text(
+        f"process.roles=controller\nnode.id=1\nlisteners=CONTROLLER://127.0.0.1:19093\n"
+        f"controller.listener.names=CONTROLLER\nlog.dirs={theirs}\n{setting}\n"
+    )
+    done = apache_kafka.run_tool("kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", str(properties), *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    meta = read_meta_properties(SystemDisk(), str(theirs))
+    assert meta is not None
+    voters: tuple[VoterNode, ...] | None = None
+    if "--standalone" in options:
+        voters = (VoterNode(1, meta.directory_id, (VoterEndpoint("CONTROLLER", "127.0.0.1", 19093),)),)
+    elif "--initial-controllers" in options:
+        voters = initial_controllers(options[1], "CONTROLLER")
+    ours.mkdir()
+    format_voters(SystemDisk(), str(ours), voters, now_ms=1_700_000_000_000)
+    assert files(ours) == files(theirs)
+
+
+def files(folder: Path) -> dict[str, tuple[int, str]]:
+    """Every file but the identity: its mode, and what Kafka prints of it without times and checksums."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.name != "meta.properties":
+            dumped = apache_kafka.dump_log(path, cluster_metadata=True).partition("\n")[2]
+            times = re.compile(r"(CreateTime: |crc: |ContainedLogTimestamp\":)(?!0})\d+")
+            found[str(path.relative_to(folder))] = (path.stat().st_mode, times.sub(r"\1…", dumped))
+    return found
