@@ -279,6 +279,24 @@ def test_a_voter_that_could_not_be_asked_is_asked_again() -> None:
     assert requests(candidate.tick(deadline)) == [request]
 
 
+def test_a_voter_that_would_not_vote_yet_is_asked_again_whether_it_would() -> None:
+    node = core(ONE, TWO, THREE, state=HardState(4))
+    node.tick(0)
+    node.tick(ELECTION_MS)
+    node.step(granted(2, 4, is_pre_vote=True, is_granted=False))
+    assert requests(node.tick(ELECTION_MS + 100)) == [VoteRequest(ONE, 4, LogEnd(0, 0), True, TWO)]
+    assert node.step(granted(2, 4, is_pre_vote=True)).role is Role.CANDIDATE
+
+
+def test_a_leader_that_starts_again_stands_soon_in_a_new_epoch() -> None:
+    old = core(ONE, TWO, THREE, state=HardState(4, leader_id=1), log_end=LogEnd(4, 9))
+    assert old.role is Role.RESIGNED
+    old.tick(0)
+    ready = old.tick(ELECTION_MS // 2)
+    assert ready.role is Role.PROSPECTIVE
+    assert ready.hard_state == HardState(5)
+
+
 def test_a_voter_votes_once_in_an_epoch_and_makes_it_durable_first() -> None:
     asked = core(ONE, TWO, THREE)
     ready = asked.step(VoteRequest(TWO, 3, LogEnd(0, 0)))

@@ -283,7 +283,7 @@ class RaftCore:
             self._stand()
         elif self.role is Role.FOLLOWER:
             self._follow_further()
-        elif self.is_voter and self.role is Role.UNATTACHED:
+        elif self.is_voter:
             self._deadline_ms = self._now_ms + self._jitter(max(1, self.timeouts.election_ms // START_FRACTION))
         else:
             self._set_election_deadline()
@@ -379,6 +379,9 @@ class RaftCore:
         if not election.is_lost:
             election.record(response.voter_id, is_granted=response.is_granted)
             self._count_votes()
+        if self._election is election and self.role is Role.PROSPECTIVE and not response.is_granted:
+            # It may not have noticed yet that the leader is gone, and asking costs nobody anything.
+            self._to_resend[response.voter_id] = self._now_ms + LOST_LEADER_MS
 
     def _count_votes(self) -> None:
         election = self._election
@@ -755,7 +758,7 @@ class RaftCore:
                 continue
             if self.role is Role.RESIGNED:
                 self._send_end_request(node)
-            elif self._election is not None and self._election.is_unanswered_by(voter_id):
+            elif self._election is not None and voter_id not in self._election.granted:
                 self._send_vote_request(node)
 
     # Helpers

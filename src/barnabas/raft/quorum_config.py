@@ -1,0 +1,44 @@
+"""The settings of the metadata quorum, from a node's configuration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.uuids import ZERO_UUID
+from barnabas.raft.consensus.core import QuorumTimeouts
+from barnabas.raft.consensus.voter_sets import VoterEndpoint, VoterNode
+from barnabas.raft.quorum_client import QuorumSettings
+from barnabas.raft.wire.quorum_peers import Address
+
+if TYPE_CHECKING:
+    from barnabas.config.broker_config import BrokerConfig
+
+
+def quorum_settings(config: BrokerConfig) -> QuorumSettings:
+    listener_name = config.controller_listener_names[0]
+    return QuorumSettings(
+        static_voters=tuple(_voter(text, listener_name) for text in config.controller_quorum_voters),
+        bootstrap_servers=tuple(_address(text) for text in config.controller_quorum_bootstrap_servers),
+        timeouts=QuorumTimeouts(
+            election_ms=config.controller_quorum_election_timeout_ms,
+            fetch_ms=config.controller_quorum_fetch_timeout_ms,
+            election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+            retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
+        ),
+        request_timeout_ms=config.controller_quorum_request_timeout_ms,
+        fetch_max_bytes=config.controller_quorum_fetch_max_bytes,
+        snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
+        listener_name=listener_name,
+    )
+
+
+def _voter(text: str, listener_name: str) -> VoterNode:
+    """`ID@HOST:PORT`; which directory such a voter has, nobody says."""
+    voter_id, _, address = text.partition("@")
+    host, port = _address(address)
+    return VoterNode(int(voter_id), ZERO_UUID, (VoterEndpoint(listener_name, host, port),))
+
+
+def _address(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    return Address(host.strip("[]"), int(port))
