@@ -209,7 +209,7 @@ class SimulatedNode:
             if self.end_offset > self.synced_end:
                 self.sync()
 
-        self.later(self.cluster.random.choice((1, 5, 30)), synced)
+        self.later(self.cluster.random.choice((1, 5, 30, 200)), synced)
 
     def install(self) -> None:
         snapshot = self.cluster.snapshots[int(self.part)]

@@ -7,7 +7,20 @@ import pytest
 from barnabas.raft.consensus.messages import Role
 from tests.unit.raft.cores import SimulatedCluster
 
-FAULTS = ("crash", "restart", "cut", "one way", "heal", "loss", "snapshot", "propose", "propose", "pause")
+FAULTS = (
+    "crash",
+    "power failure",
+    "restart",
+    "restart all",
+    "cut",
+    "one way",
+    "heal",
+    "loss",
+    "snapshot",
+    "propose",
+    "propose",
+    "pause",
+)
 
 
 def run(seed: int, voters: int, observers: int) -> SimulatedCluster:
@@ -21,6 +34,12 @@ def run(seed: int, voters: int, observers: int) -> SimulatedCluster:
             case "crash":
                 if node.core is not None:
                     node.crash()
+            case "power failure":
+                for each in cluster.nodes.values():
+                    if each.core is not None and cluster.random.random() < 0.8:
+                        each.crash()
+            case "restart all":
+                cluster.start_all()
             case "restart":
                 if node.core is None:
                     node.start()
@@ -38,7 +57,7 @@ def run(seed: int, voters: int, observers: int) -> SimulatedCluster:
                 for _ in range(cluster.random.randint(1, 20)):
                     cluster.propose()
                     cluster.run_for(cluster.random.randint(0, 20))
-        cluster.run_for(cluster.random.choice((10, 200, 3_000)))
+        cluster.run_for(cluster.random.choice((5, 50, 400, 3_000)))
     cluster.cuts.clear()
     cluster.loss = 0.0
     cluster.start_all()
