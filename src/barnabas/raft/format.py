@@ -9,14 +9,11 @@ with `--no-initial-controllers`, for brokers, and where `controller.quorum.voter
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from barnabas.metadata.snapshot_records import bootstrap_records
 from barnabas.metadata.versions import VersionedRecord
-from barnabas.protocol.uuids import ZERO_UUID, from_text
 from barnabas.raft.consensus.log_history import BOOTSTRAP
-from barnabas.raft.consensus.voter_sets import VoterEndpoint, VoterNode
 from barnabas.raft.metadata_log import metadata_folder
 from barnabas.raft.snapshots import read_batches, write_bootstrap_file, write_snapshot
 
@@ -24,12 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from barnabas.ports import Disk
+    from barnabas.raft.consensus.voter_sets import VoterNode
 
 BOOTSTRAP_FILE = "bootstrap.checkpoint"
 _FEATURE_LEVEL_VERSION = 0
-_INITIAL_CONTROLLER = re.compile(
-    r"(?P<id>\d+)@(?P<host>\[[^\]]+\]|[^:@\[\]]+):(?P<port>\d+):(?P<directory>[A-Za-z0-9_-]{22})"
-)
 
 
 def format_metadata(disk: Disk, data_folder: str, voter: VoterNode, *, now_ms: int) -> None:
@@ -40,49 +35,29 @@ def format_metadata(disk: Disk, data_folder: str, voter: VoterNode, *, now_ms: i
     format_voters(disk, data_folder, [voter], now_ms=now_ms)
 
 
-def format_voters(disk: Disk, data_folder: str, voters: Sequence[VoterNode] | None, *, now_ms: int) -> None:
+def format_voters(
+    disk: Disk,
+    data_folder: str,
+    voters: Sequence[VoterNode] | None,
+    *,
+    now_ms: int,
+    records: Sequence[VersionedRecord] | None = None,
+) -> None:
     """Writes the metadata files of a controller in a new cluster, of which these are the voters; the same on each of
-    them. None for a node that learns the voters from others, or from the configuration (kraft.version 0)."""
+    them. None for a node that learns the voters from others, or from the configuration (kraft.version 0).
+
+    `records` are the initial feature levels, if they are not the defaults of this software.
+    """
     folder = metadata_folder(data_folder)
-    write_bootstrap_file(disk, f"{data_folder}/{BOOTSTRAP_FILE}", bootstrap_records(), now_ms=now_ms)
+    write_bootstrap_file(
+        disk, f"{data_folder}/{BOOTSTRAP_FILE}", bootstrap_records() if records is None else records, now_ms=now_ms
+    )
     if voters is None:
         return
     if not disk.exists(folder):
         disk.make_folder(folder)
         disk.sync_dir(data_folder)
     write_snapshot(disk, folder, BOOTSTRAP, [], voters, contained_timestamp_ms=now_ms, now_ms=now_ms)
-
-
-def initial_controllers(text: str, listener_name: str) -> tuple[VoterNode, ...]:
-    """The voters of `--initial-controllers`: `ID@HOST:PORT:DIRECTORY_ID`, separated by commas. IPv6 addresses are in
-    brackets. ValueError says what is wrong with them."""
-    voters = tuple(_initial_controller(word.strip(), listener_name) for word in text.split(",") if word.strip())
-    if not voters:
-        raise ValueError("no initial controllers are given")
-    for what, values in (
-        ("node id", [voter.id for voter in voters]),
-        ("directory id", [voter.directory_id for voter in voters]),
-    ):
-        if len(set(values)) < len(values):
-            raise ValueError(f"two of the initial controllers {text} have the same {what}")
-    return voters
-
-
-def _initial_controller(word: str, listener_name: str) -> VoterNode:
-    match = _INITIAL_CONTROLLER.fullmatch(word)
-    if match is None:
-        raise ValueError(f"{word!r} is no initial controller: ID@HOST:PORT:DIRECTORY_ID is expected")
-    port = int(match["port"])
-    if not 0 < port < 1 << 16:
-        raise ValueError(f"{word!r}: {port} is no port")
-    try:
-        directory_id = from_text(match["directory"])
-    except ValueError as error:
-        raise ValueError(f"{word!r}: {match['directory']} is no directory id: {error}") from error
-    if directory_id == ZERO_UUID:
-        raise ValueError(f"{word!r}: {match['directory']} is no directory id")
-    endpoint = VoterEndpoint(listener_name, match["host"].strip("[]"), port)
-    return VoterNode(int(match["id"]), directory_id, (endpoint,))
 
 
 def read_bootstrap(disk: Disk, data_folder: str) -> list[VersionedRecord]:

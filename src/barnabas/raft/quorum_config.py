@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.config.quorum import parse_servers
 from barnabas.protocol.uuids import ZERO_UUID
 from barnabas.raft.consensus.core import QuorumTimeouts
 from barnabas.raft.consensus.voter_sets import VoterEndpoint, VoterNode
@@ -15,10 +16,16 @@ if TYPE_CHECKING:
 
 
 def quorum_settings(config: BrokerConfig) -> QuorumSettings:
-    listener_name = config.controller_listener_names[0]
+    listener_name = config.quorum_listener.name
     return QuorumSettings(
-        static_voters=tuple(_voter(text, listener_name) for text in config.controller_quorum_voters),
-        bootstrap_servers=tuple(_address(text) for text in config.controller_quorum_bootstrap_servers),
+        static_voters=tuple(
+            # Which directory such a voter has, nobody says.
+            VoterNode(voter.node_id, ZERO_UUID, (VoterEndpoint(listener_name, voter.host, voter.port),))
+            for voter in config.quorum_voters
+        ),
+        bootstrap_servers=tuple(
+            Address(*server) for server in parse_servers(config.controller_quorum_bootstrap_servers)
+        ),
         timeouts=QuorumTimeouts(
             election_ms=config.controller_quorum_election_timeout_ms,
             fetch_ms=config.controller_quorum_fetch_timeout_ms,
@@ -30,15 +37,3 @@ def quorum_settings(config: BrokerConfig) -> QuorumSettings:
         snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
         listener_name=listener_name,
     )
-
-
-def _voter(text: str, listener_name: str) -> VoterNode:
-    """`ID@HOST:PORT`; which directory such a voter has, nobody says."""
-    voter_id, _, address = text.partition("@")
-    host, port = _address(address)
-    return VoterNode(int(voter_id), ZERO_UUID, (VoterEndpoint(listener_name, host, port),))
-
-
-def _address(text: str) -> Address:
-    host, _, port = text.rpartition(":")
-    return Address(host.strip("[]"), int(port))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from barnabas.controller.controller_api import CONTROLLER_ROUTES
+from barnabas.controller.controller_api import routes_for
 from barnabas.controller.controller_node import ControllerNode, ControllerOptions, Environment
 from barnabas.controller.decisions.context import Settings
 from barnabas.metadata.image import Endpoint, MetadataImage
@@ -152,7 +152,7 @@ class QuorumNode:
         return QuorumObserver(ObserverOptions(FOLDER, identity, self.settings, self.limits), environment, self.thread)
 
     def _serve(self, controller: QuorumController) -> None:
-        self.dispatcher = Dispatcher(controller, CONTROLLER_ROUTES)
+        self.dispatcher = Dispatcher(routes_for(controller))
         self.server = ListenerServer(
             self.thread.loop,
             self.quorum.network.host(self.name),

@@ -12,7 +12,7 @@ import pytest
 from tools import apache_kafka
 from tools.apache_kafka import KafkaNode
 
-from barnabas.controller.controller_api import CONTROLLER_ROUTES
+from barnabas.controller.controller_api import routes_for
 from barnabas.controller.controller_node import ControllerNode, ControllerOptions, Environment
 from barnabas.controller.decisions.context import Settings
 from barnabas.log.folder.meta_properties import MetaProperties, write_meta_properties
@@ -183,7 +183,7 @@ class OurController:
             self._thread.loop,
             SystemNetwork(),
             Listener("CONTROLLER", "PLAINTEXT", HOST, self.port),
-            Dispatcher(controller, CONTROLLER_ROUTES).dispatch,
+            Dispatcher(routes_for(controller)).dispatch,
             ConnectionLimits(UNLIMITED, UNLIMITED, {}, 600),
             ConnectionCensus(),
             max_connections=UNLIMITED,

@@ -8,43 +8,19 @@ from typing import TYPE_CHECKING
 import pytest
 from tools import apache_kafka
 
+from barnabas.cli.formatting.folders import voter_nodes
+from barnabas.config.initial_controllers import parse_initial_controllers
 from barnabas.log.folder.meta_properties import read_meta_properties
 from barnabas.ports import SystemDisk
 from barnabas.protocol.uuids import Uuid, to_text
 from barnabas.raft.consensus.voter_sets import VoterEndpoint, VoterNode
-from barnabas.raft.format import format_voters, initial_controllers
+from barnabas.raft.format import format_voters
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 ONE, TWO = (Uuid(bytes([number]) * 16) for number in (1, 2))
 CLUSTER = "AAAAAAAAAAAAAAAAAAAABQ"
-
-
-def test_initial_controllers_are_read_as_kafka_reads_them() -> None:
-    text = f"1@localhost:9093:{to_text(ONE)}, 2@[::1]:9094:{to_text(TWO)}"
-    assert initial_controllers(text, "CTRL") == (
-        VoterNode(1, ONE, (VoterEndpoint("CTRL", "localhost", 9093),)),
-        VoterNode(2, TWO, (VoterEndpoint("CTRL", "::1", 9094),)),
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "no initial controllers"),
-        ("1@localhost:9093", "ID@HOST:PORT:DIRECTORY_ID is expected"),
-        (f"x@localhost:9093:{to_text(ONE)}", "ID@HOST:PORT:DIRECTORY_ID is expected"),
-        (f"1@localhost:0:{to_text(ONE)}", "0 is no port"),
-        (f"1@localhost:99999:{to_text(ONE)}", "99999 is no port"),
-        ("1@localhost:9093:AAAAAAAAAAAAAAAAAAAAAA", "is no directory id"),
-        (f"1@a:1:{to_text(ONE)},1@b:2:{to_text(TWO)}", "the same node id"),
-        (f"1@a:1:{to_text(ONE)},2@b:2:{to_text(ONE)}", "the same directory id"),
-    ],
-)
-def test_initial_controllers_that_make_no_sense_are_refused(text: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        initial_controllers(text, "CONTROLLER")
 
 
 CASES = {
@@ -78,7 +54,7 @@ def test_a_folder_is_formatted_as_kafkas_own_tool_formats_it(case: str, tmp_path
     if "--standalone" in options:
         voters = (VoterNode(1, meta.directory_id, (VoterEndpoint("CONTROLLER", "127.0.0.1", 19093),)),)
     elif "--initial-controllers" in options:
-        voters = initial_controllers(options[1], "CONTROLLER")
+        voters = tuple(voter_nodes(parse_initial_controllers(options[1]), "CONTROLLER"))
     ours.mkdir()
     format_voters(SystemDisk(), str(ours), voters, now_ms=1_700_000_000_000)
     assert files(ours) == files(theirs)

@@ -24,10 +24,9 @@ from barnabas.log.folder.meta_properties import (
 )
 from barnabas.metadata.snapshot_records import feature_record
 from barnabas.protocol import uuids
-from barnabas.raft.format import BOOTSTRAP_FILE
-from barnabas.raft.metadata_batches import VoterEndpoint, VoterNode
+from barnabas.raft.consensus.voter_sets import VoterEndpoint, VoterNode
+from barnabas.raft.format import format_voters
 from barnabas.raft.metadata_log import metadata_folder
-from barnabas.raft.snapshots import BOOTSTRAP, write_bootstrap_file, write_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -151,19 +150,15 @@ def folder_kind(request: FormatRequest, path: str) -> FolderKind:
 
 
 def write_metadata(request: FormatRequest, path: str, kind: FolderKind, *, disk: Disk, now_ms: int) -> None:
-    """The files about the cluster in one folder, before `meta.properties` makes it count as formatted.
-
-    Everything that formatting has to do with the quorum goes through here.
-    """
-    records = [feature_record(name, level) for name, level in request.features.levels.items()]
-    write_bootstrap_file(disk, f"{path}/{BOOTSTRAP_FILE}", records, now_ms=now_ms)
-    if kind in (FolderKind.METADATA_OF_OBSERVER, FolderKind.METADATA_OF_VOTER):
-        folder = metadata_folder(path)
-        if not disk.exists(folder):
-            disk.make_folder(folder)
-            disk.sync_dir(path)
-        voters = voter_nodes(request.initial_controllers, request.controller_listener_name)
-        write_snapshot(disk, folder, BOOTSTRAP, [], voters, contained_timestamp_ms=now_ms, now_ms=now_ms)
+    """The files about the cluster in one folder, before `meta.properties` makes it count as formatted."""
+    is_quorum_there = kind in (FolderKind.METADATA_OF_OBSERVER, FolderKind.METADATA_OF_VOTER)
+    format_voters(
+        disk,
+        path,
+        voter_nodes(request.initial_controllers, request.controller_listener_name) if is_quorum_there else None,
+        now_ms=now_ms,
+        records=[feature_record(name, level) for name, level in request.features.levels.items()],
+    )
 
 
 def voter_nodes(voters: Sequence[InitialController], listener_name: str) -> list[VoterNode]:

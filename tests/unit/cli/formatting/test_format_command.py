@@ -17,9 +17,10 @@ from barnabas.log.folder.meta_properties import read_meta_properties
 from barnabas.metadata.snapshot_records import bootstrap_records
 from barnabas.ports import SystemDisk
 from barnabas.protocol import uuids
+from barnabas.raft.consensus.log_history import BOOTSTRAP
+from barnabas.raft.consensus.voter_sets import VoterEndpoint, VoterNode
 from barnabas.raft.format import read_bootstrap
-from barnabas.raft.metadata_batches import VoterEndpoint, VoterNode
-from barnabas.raft.snapshots import BOOTSTRAP, read_snapshot
+from barnabas.raft.snapshots import read_snapshot
 from barnabas.testing.node_process import Node
 
 if TYPE_CHECKING:
