@@ -65,8 +65,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
+        fixtures = getattr(item, "fixturenames", ())
+        if "spark" in fixtures:
             item.add_marker(pytest.mark.timeout(SPARK_TIMEOUT_S))
+        if "apache_kafka_runs" in fixtures:
+            item.add_marker(pytest.mark.kafka)
     if config.getoption("--chaos") == "full":
         return
     left_out = [item for item in items if item.get_closest_marker("full")]
