@@ -7,7 +7,7 @@ largest, fewer records than the header says, garbage under a valid checksum.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.batch import (
     ATTRIBUTES_AT,
@@ -20,17 +20,14 @@ from barnabas.protocol.batch import (
     LOG_APPEND_TIME_FLAG,
     MAGIC,
     MAGIC_AT,
-    crc_is_valid,
-    iter_headers,
 )
 from barnabas.protocol.checksum import crc32c
 from barnabas.protocol.compression import Codec
-from barnabas.protocol.errors import DecodeError, Error, KafkaError
+from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.record import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from barnabas.config.topic_config import TopicConfig
-    from barnabas.protocol.batch import BatchHeader
 
 HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 """The fields of a `BatchHeader` in order: on the path of every append, a plain tuple saves creating the object."""
@@ -85,22 +82,41 @@ class UnexpectedOffsetError(ValueError):
     """Batches that already have their offsets do not continue the log."""
 
 
-def check_assigned_batches(batches: memoryview, next_offset: int, partition_name: str) -> list[tuple[int, BatchHeader]]:
-    """The whole batches among these bytes, with their positions, if they may follow the record before `next_offset`."""
-    try:
-        headers = list(iter_headers(batches))
-    except DecodeError as error:
-        raise _corrupt(f"Record is corrupt in topic partition {partition_name}: {error}") from error
-    for position, header in headers:
-        if not crc_is_valid(batches, position, header.size):
-            raise _wrong_crc(header.crc, partition_name)
-        if header.base_offset < next_offset or header.last_offset_delta < 0:
-            raise UnexpectedOffsetError(
-                f"Unexpected offset in append to {partition_name}: a batch with offsets {header.base_offset}–"
-                f"{header.last_offset} cannot follow offset {next_offset - 1}"
+class AssignedBatch(NamedTuple):
+    """A batch that already has its offsets, among others."""
+
+    position: int
+    size: int
+    fields: HeaderFields
+
+
+def check_assigned_batches(batches: memoryview, next_offset: int, partition_name: str) -> list[AssignedBatch]:
+    """The whole batches among these bytes, if they may follow the record before `next_offset`. One that is cut off at
+    the end, as in a fetch, is left out."""
+    found: list[AssignedBatch] = []
+    position, end = 0, len(batches)
+    while end - position >= HEADER_SIZE:
+        fields: HeaderFields = HEADER.unpack_from(batches, position)
+        base_offset, length, _, magic, crc, _, last_delta, _, _, _, _, _, _ = fields
+        size = length + LENGTH_OVERHEAD
+        if magic != MAGIC or size < HEADER_SIZE:
+            raise _corrupt(
+                f"Record is corrupt in topic partition {partition_name}: the batch at byte {position} has magic {magic}"
+                f" and a length of {length} bytes"
             )
-        next_offset = header.next_offset
-    return headers
+        if size > end - position:
+            break
+        if crc32c(batches[position + ATTRIBUTES_AT : position + size]) != crc:
+            raise _wrong_crc(crc, partition_name)
+        if base_offset < next_offset or last_delta < 0:
+            raise UnexpectedOffsetError(
+                f"Unexpected offset in append to {partition_name}: a batch with offsets {base_offset}–"
+                f"{base_offset + last_delta} cannot follow offset {next_offset - 1}"
+            )
+        found.append(AssignedBatch(position, size, fields))
+        next_offset = base_offset + last_delta + 1
+        position += size
+    return found
 
 
 def _check_timestamp_type(attributes: int, max_ms: int, config: TopicConfig, partition_name: str) -> None:

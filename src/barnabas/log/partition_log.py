@@ -35,7 +35,7 @@ from barnabas.log.segments.open_files import FilePool
 from barnabas.log.segments.segment_list import LogPosition, Segments
 from barnabas.log.segments.unflushed_files import FOLDER_ITSELF
 from barnabas.ports import SystemRandom
-from barnabas.protocol.batch import ATTRIBUTES_AT, LENGTH_OVERHEAD, MAGIC_AT, TRANSACTIONAL_FLAG
+from barnabas.protocol.batch import ATTRIBUTES_AT, LENGTH_OVERHEAD, MAGIC_AT, TRANSACTIONAL_FLAG, BatchHeader
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 
     from barnabas.config.topic_config import TopicConfig
     from barnabas.log.append_batches import EndMarker
+    from barnabas.log.batch_validation import AssignedBatch
     from barnabas.log.folder.deletion import Deletion
     from barnabas.log.producers.aborted_txns import AbortedTxn
     from barnabas.log.producers.producer_state import ProducerEntry, Verification
     from barnabas.log.segments.open_files import FileRange
     from barnabas.log.timestamps import SegmentTimestamp, TimestampedOffset
     from barnabas.ports import Clock, Disk, Random
-    from barnabas.protocol.batch import BatchHeader
     from barnabas.protocol.uuids import Uuid
     from barnabas.protocol.varint import Buffer
 
@@ -61,12 +61,12 @@ class PartitionLog:
     been assigned, and every acknowledged batch lies below it."""
 
     __slots__ = (
-        "_clock",
         "_closed_as",
         "_disk",
         "_is_used",
         "_stable_position",
         "_truncations",
+        "clock",
         "epochs",
         "failure",
         "is_gone",
@@ -118,7 +118,7 @@ class PartitionLog:
         self._is_used = False
         """Whether the log was read or written since `release_if_idle` last looked."""
         self._disk = disk
-        self._clock = clock
+        self.clock = clock
         self._truncations = 0
         self._stable_position: LogPosition | None = None
         """The position of the earliest open transaction, once a reader had to stop there."""
@@ -218,7 +218,7 @@ class PartitionLog:
         in the log.
         """
         config = self.segments.config
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         fields = check_client_batch(batch, config, now_ms, self.name)
         _, length, _, _, _, attributes, last_delta, _, max_ms, producer_id, producer_epoch, sequence, _ = fields
         if producer_id >= 0:
@@ -267,7 +267,7 @@ class PartitionLog:
         older epochs of the producer. Raises KafkaError if the producer or the coordinator has been replaced."""
         producer_id, producer_epoch = marker.producer_id, marker.producer_epoch
         self.producers.check_marker(producer_id, producer_epoch, marker.coordinator_epoch, marker.transaction_version)
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         offset = self.log_end_offset
         is_stamped = self.config.message_timestamp_type == LOG_APPEND_TIME
         batch = build_marker(marker, offset, leader_epoch, now_ms, log_append_time=is_stamped)
@@ -287,17 +287,17 @@ class PartitionLog:
         A batch that is cut off at the end is left out; None if there is no whole one. Raises KafkaError if a batch is
         corrupt or cannot be written, UnexpectedOffsetError if they do not continue the log.
         """
-        headers = check_assigned_batches(batches, self.log_end_offset, self.name)
-        if not headers:
+        found = check_assigned_batches(batches, self.log_end_offset, self.name)
+        if not found:
             return None
-        (start, first), (last_start, last) = headers[0], headers[-1]
-        size = last_start + last.size - start
-        if size > self.config.segment_bytes and len(headers) > 1:
-            for position, header in headers:
-                self.append_at(batches[position : position + header.size])
+        first, last = found[0], found[-1]
+        size = last.position + last.size
+        if size > self.config.segment_bytes and len(found) > 1:
+            for position, batch_size, _ in found:
+                self.append_at(batches[position : position + batch_size])
         else:
-            self._write_together(batches[start : start + size], [(at - start, header) for at, header in headers])
-        return Appended(first.base_offset, last.last_offset, -1, self.log_start_offset, False)
+            self._write_together(batches[:size], found)
+        return Appended(first.fields[0], last.fields[0] + last.fields[6], -1, self.log_start_offset, False)
 
     def _write(
         self, buffers: Sequence[Buffer], size: int, last_offset: int, max_ms: int, now_ms: int, leader_epoch: int
@@ -316,30 +316,31 @@ class PartitionLog:
         segments.index_batch(base_offset, last_offset, position, size, max_ms)
         self.log_end_offset = last_offset + 1
 
-    def _write_together(self, batches: memoryview, headers: Sequence[tuple[int, BatchHeader]]) -> None:
-        """Writes batches that have their offsets to one segment, a new one if the active one must roll."""
-        for _, header in headers:
-            if header.partition_leader_epoch >= 0:
-                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+    def _write_together(self, batches: memoryview, found: Sequence[AssignedBatch]) -> None:
+        """Writes batches that have their offsets to one segment, a new one if the active one must roll. The header of
+        each is all that is looked at."""
+        segments, epochs = self.segments, self.epochs
+        newest_ms = -1
+        for _, _, (base_offset, _, epoch, _, _, _, _, _, max_ms, _, _, _, _) in found:
+            if epoch != epochs.latest and epoch >= 0:
+                epochs.assign(epoch, base_offset)
+            newest_ms = max(newest_ms, max_ms)
         self._save_epochs()
-        newest_ms = max(header.max_timestamp for _, header in headers)
-        last_offset = headers[-1][1].last_offset
-        if self.segments.must_roll(len(batches), last_offset, newest_ms, self._clock.now_ms()):
-            self.roll(headers[0][1].base_offset)
+        first, last = found[0].fields, found[-1].fields
+        if segments.must_roll(len(batches), last[0] + last[6], newest_ms, self.clock.now_ms()):
+            self.roll(first[0])
         self._is_used = True
-        written_at = self.segments.write((batches,), len(batches))
-        for at, header in headers:
-            self._take(header, written_at + at, batches[at : at + header.size])
-
-    def _take(self, header: BatchHeader, position: int, batch: memoryview) -> None:
-        """A batch that had its offsets was written: brings everything else up to date with it."""
-        if header.base_offset != self.log_end_offset:
-            self.segments.note_gap()
-        self.segments.index_batch(header.base_offset, header.last_offset, position, header.size, header.max_timestamp)
-        self.log_end_offset = header.next_offset
-        aborted = self.producers.replay(header, batch)
-        if aborted is not None:
-            self.segments.note_aborted(aborted)
+        written_at = segments.write((batches,), len(batches))
+        for position, size, fields in found:
+            base_offset, _, _, _, _, _, last_delta, _, max_ms, producer_id, _, _, _ = fields
+            if base_offset != self.log_end_offset:
+                segments.note_gap()
+            segments.index_batch(base_offset, base_offset + last_delta, written_at + position, size, max_ms)
+            self.log_end_offset = base_offset + last_delta + 1
+            if producer_id >= 0:
+                aborted = self.producers.replay(BatchHeader._make(fields), batches[position : position + size])
+                if aborted is not None:
+                    segments.note_aborted(aborted)
 
     def roll(self, base_offset: int) -> None:
         """Closes the active segment and begins a new one at the log's end, or at a later offset if the next batch has
@@ -450,7 +451,7 @@ class PartitionLog:
         """To be called before the coordinator is asked whether this partition is in a transaction. None if there is no
         need to ask: the transaction is open here."""
         return self.producers.begin_verification(
-            producer_id, epoch, sequence, self._clock.now_ms(), adds_partition=adds_partition
+            producer_id, epoch, sequence, self.clock.now_ms(), adds_partition=adds_partition
         )
 
     def is_verified(self, producer_id: int, epoch: int, verification: Verification) -> bool:
@@ -459,7 +460,7 @@ class PartitionLog:
 
     def expire_producers(self, expiration_ms: int = PRODUCER_ID_EXPIRATION_MS) -> int:
         """Forgets producers that wrote nothing for so long. Returns how many."""
-        return self.producers.expire(self._clock.now_ms(), expiration_ms)
+        return self.producers.expire(self.clock.now_ms(), expiration_ms)
 
     def high_watermark_moved(self, high_watermark: int) -> None:
         """Transactions whose end marker lies below the high watermark no longer hold up readers of committed data."""
@@ -494,7 +495,7 @@ class PartitionLog:
             log_start_offset=self.log_start_offset,
             log_end_offset=self.log_end_offset,
             high_watermark=high_watermark,
-            now_ms=self._clock.now_ms(),
+            now_ms=self.clock.now_ms(),
         )
         if not count:
             return 0
@@ -595,7 +596,7 @@ class PartitionLog:
         """A flush has run: after a crash, the log need not be checked before its end offset."""
         if flush.truncations == self._truncations:
             self.recovery_point = max(self.recovery_point, flush.end_offset)
-            self.last_flush_ms = self._clock.now_ms()
+            self.last_flush_ms = self.clock.now_ms()
             self.segments.unflushed.end_sync()
 
     def flush(self) -> None:

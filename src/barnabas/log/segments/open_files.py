@@ -60,12 +60,14 @@ class FileRange:
     """Bytes of an open segment file. The file stays open while the range exists; whatever sends from it later without
     keeping the range must hold the file itself (`file.acquire()`)."""
 
-    __slots__ = ("file", "length", "position")
+    __slots__ = ("file", "length", "position", "segment")
 
-    def __init__(self, file: OpenFile, position: int, length: int) -> None:
+    def __init__(self, file: OpenFile, position: int, length: int, segment: int) -> None:
         self.file = file.acquire()
         self.position = position
         self.length = length
+        self.segment = segment
+        """The base offset of the segment."""
 
     def __del__(self) -> None:
         self.file.release()

@@ -63,12 +63,21 @@ HOT_TAIL_BYTES = 16 * 1024 * 1024
 T = TypeVar("T")
 
 
+UNRESOLVED = -1
+"""In place of a segment."""
+
+
 class LogPosition(NamedTuple):
     """An offset and where its batch lies: the base offset of the segment and the byte position in its file."""
 
     offset: int
     segment: int
     position: int
+
+    @classmethod
+    def unresolved(cls, offset: int) -> LogPosition:
+        """An offset of which it is not known yet where its batch lies: the log can find out (`position_of`)."""
+        return cls(offset, UNRESOLVED, 0)
 
 
 class Place(NamedTuple):
@@ -164,7 +173,7 @@ class Segments:
             return None
         if length > max_bytes:
             length = segment.whole_batches(position, max_bytes)
-        return FileRange(self.open_file(segment), position, length)
+        return FileRange(self.open_file(segment), position, length, segment.base_offset)
 
     def aborted_in(self, found: FileRange, offset: int, log_end_offset: int) -> list[AbortedTxn]:
         """The aborted transactions that may have records in a range that was read from `offset` on. Where the sparse
