@@ -39,6 +39,7 @@ from barnabas.metadata.image import MetadataImage
 from barnabas.net.purgatory import Purgatory
 from barnabas.replication.log_store import LogStore
 from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.replication.throttle import QuotaWindows
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -94,7 +95,16 @@ class Broker:
         self._purgatory = Purgatory(self._loop)
         self._store = LogStore(environment.dirs, self.run_in_thread, self._log_rolled, environment.unusable_dirs)
         self._flusher = Flusher(self._disk, self.run_in_thread, self._store.report_failure)
-        self._replicas = ReplicaManager(self._node_id, self._store, self._purgatory, self._clock, self.run_in_thread)
+        self._replicas = ReplicaManager(
+            self._node_id,
+            self._store,
+            self._purgatory,
+            self._clock,
+            self.run_in_thread,
+            quota_windows=QuotaWindows(
+                config.replication_quota_window_num, config.replication_quota_window_size_seconds
+            ),
+        )
         self._metadata = ImageSubscriber(MetadataImage(environment.cluster_id), self._apply_image)
         self._following: asyncio.Task[None] | None = None
         self._topic_creations = TopicCreations(self._channel, self._settings)
@@ -289,6 +299,7 @@ class Broker:
         if self._lifecycle is not None:
             # Without a controller, nobody can grant a controlled shutdown.
             await take_step(self._lifecycle.stop() if self._has_controller else self._lifecycle.abandon())
+        await take_step(self._replicas.stop_replicating())
         await take_step(self._directories.close())
         self._transactions.close()
         self._groups.close()

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from barnabas.log.segments.segment_list import UNRESOLVED, LogPosition
 from barnabas.protocol.errors import Error, KafkaError
-from barnabas.replication.partition import BrokerId
 
 if TYPE_CHECKING:
+    from barnabas.config.topic_config import TopicConfig
     from barnabas.log.append_batches import Appended, EndMarker
     from barnabas.log.partition_log import PartitionLog
     from barnabas.log.producers.producer_state import Verification
-    from barnabas.log.segments.segment_list import LogPosition
     from barnabas.net.purgatory import Purgatory, Watchers
     from barnabas.protocol.uuids import Uuid
-    from barnabas.replication.partition import PartitionState
+    from barnabas.replication.isr_changes import IsrChanges
+    from barnabas.replication.partition import BrokerId, PartitionState, Pulse
 
 ACKS_ALL = -1
 
@@ -27,13 +28,22 @@ class Subscriber(Protocol):
         ...
 
 
+class CopyingSubscriber(Subscriber, Protocol):
+    """A follower: it copies the log up to its end, and wants to know the high watermark, though that can wait."""
+
+    def mark_high_watermark(self) -> None: ...
+
+
 class HostedPartition:
     """`watchers` are requests that wait for this partition now; `subscribers` follow it from one request to the next.
-    Both are told of every change by `notify`."""
+    Both are told of every change by `notify`. Those of followers (`copying`) are told of every append, too."""
 
     __slots__ = (
+        "copying",
+        "copying_watchers",
         "index",
         "is_removed",
+        "isr_changes",
         "log",
         "offline_reason",
         "purgatory",
@@ -61,9 +71,14 @@ class HostedPartition:
         self.purgatory = purgatory
         self.watchers: Watchers = {}
         self.subscribers: dict[Subscriber, None] = {}
+        self.copying_watchers: Watchers = {}
+        self.copying: dict[CopyingSubscriber, None] = {}
+        self.isr_changes: IsrChanges | None = None
+        """Where it says who is to be in sync, if the node is one of several."""
         self.is_removed = False
         self.offline_reason: str | None = None
         """Why nobody is served any more: the data folder has failed."""
+        state.min_insync_replicas = log.config.min_insync_replicas
         log.high_watermark_moved(state.high_watermark.offset)
 
     def append(self, batch: memoryview, acks: int, verification: Verification | None = None) -> Appended:
@@ -72,11 +87,15 @@ class HostedPartition:
         state = self.state
         if state.leader_id != state.local_id:
             raise self._not_leader()
-        if acks == ACKS_ALL:
-            state.require_in_sync(self.log.config.min_insync_replicas)
+        if acks == ACKS_ALL and not state.commits_alone:
+            state.require_in_sync()
         appended = self.log.append_as_leader(batch, state.leader_epoch, verification)
-        if state.local_log_grew(self.log.end_position) and (self.watchers or self.subscribers):
-            self.notify()
+        if state.commits_alone:
+            state.log_end = state.high_watermark = self.log.end_position
+            if self.watchers or self.subscribers:
+                self.notify()
+        else:
+            self._grew()
         return appended
 
     def append_as_coordinator(self, batch: bytes) -> int:
@@ -114,12 +133,20 @@ class HostedPartition:
         state = self.state
         if not state.is_leader or state.leader_epoch != leader_epoch:
             return Error.NOT_LEADER_OR_FOLLOWER
-        return Error.NONE if state.high_watermark.offset >= end_offset else None
+        return state.outcome(end_offset)
 
     @property
     def last_stable_offset(self) -> int:
         """How far a reader of committed data may see."""
         return self.log.last_stable_offset(self.state.high_watermark.offset)
+
+    def high_watermark_position(self) -> LogPosition:
+        """The high watermark with its place in the log. A follower's fetch may have moved it to an offset of which that
+        was not known."""
+        position = self.state.high_watermark
+        if position.segment == UNRESOLVED:
+            position = self.state.high_watermark = self.log.position_of(position.offset)
+        return position
 
     def notify(self) -> None:
         """Tells whoever waits for this partition, or follows it, that something is new here."""
@@ -127,6 +154,92 @@ class HostedPartition:
             self.purgatory.wake(self.watchers)
         for subscriber in self.subscribers:
             subscriber.mark()
+        if self.copying_watchers:
+            self.purgatory.wake(self.copying_watchers)
+        for copying in self.copying:
+            copying.mark()
+
+    # ── as a leader with followers ───────────────────────────────────────────────────────────────────────────
+
+    def follower_fetched(
+        self, follower: BrokerId, offset: int, *, log_start_offset: int, broker_epoch: int, pulse: Pulse
+    ) -> None:
+        """A follower asks for what comes from `offset` on, which lies within the log: so it has all before."""
+        state = self.state
+        position = state.log_end if offset == state.log_end.offset else LogPosition.unresolved(offset)
+        if state.follower_fetched(
+            follower, position, log_start_offset=log_start_offset, broker_epoch=broker_epoch, pulse=pulse
+        ):
+            self._high_watermark_moved()
+        if follower not in state.isr and self.isr_changes is not None:
+            self.isr_changes.consider(self)
+
+    def resolve(self, position: LogPosition) -> None:
+        """A read has found where an offset lies. If it is that of the high watermark, nobody has to look again."""
+        state = self.state
+        if state.high_watermark.offset == position.offset and state.high_watermark.segment == UNRESOLVED:
+            state.high_watermark = position
+
+    def isr_changed(self, *, has_moved: bool) -> None:
+        """The controller has answered a proposal."""
+        if has_moved:
+            self._high_watermark_moved()
+        elif self.watchers:
+            # Whether there are enough in sync may be different now.
+            self.purgatory.wake(self.watchers)
+
+    def _high_watermark_moved(self) -> None:
+        self.log.high_watermark_moved(self.state.high_watermark.offset)
+        if self.watchers:
+            self.purgatory.wake(self.watchers)
+        for subscriber in self.subscribers:
+            subscriber.mark()
+        for copying in self.copying:
+            copying.mark_high_watermark()
+
+    # ── as a follower ────────────────────────────────────────────────────────────────────────────────────────
+
+    def copy(self, batches: memoryview, leader_high_watermark: int, leader_log_start: int) -> None:
+        """Takes over what the leader has sent: batches, if there are any, and how far they are committed. Raises
+        KafkaError with nothing written."""
+        log, state = self.log, self.state
+        if len(batches):
+            log.append_at(batches)
+            state.log_end = log.end_position
+        end = state.log_end
+        offset = min(leader_high_watermark, end.offset)
+        if leader_log_start > log.log_start_offset:
+            log.advance_log_start(min(leader_log_start, end.offset))
+            offset = max(offset, log.log_start_offset)
+        if offset > state.high_watermark.offset:
+            state.high_watermark = end if offset == end.offset else LogPosition.unresolved(offset)
+            log.high_watermark_moved(offset)
+            if self.watchers or self.subscribers:
+                self.notify()
+
+    def truncate(self, offset: int) -> None:
+        """Drops what the leader does not have."""
+        self.log.truncate_to(offset)
+        self.state.local_log_truncated(self.log.end_position)
+
+    def start_anew(self, offset: int) -> None:
+        """Drops everything: the leader has nothing before `offset` any more."""
+        self.log.truncate_fully(offset)
+        self.state.log_end = self.state.high_watermark = self.log.end_position
+        self.notify()
+
+    # ── chores ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def reconfigure(self, config: TopicConfig) -> None:
+        self.log.config = config
+        state = self.state
+        if state.min_insync_replicas != config.min_insync_replicas:
+            state.min_insync_replicas = config.min_insync_replicas
+            if state.move_high_watermark(self.monotonic_ms()):
+                self._high_watermark_moved()
+
+    def monotonic_ms(self) -> int:
+        return int(self.log.clock.monotonic() * 1000)
 
     def apply_retention(self) -> int:
         """Drops the segments that retention no longer keeps, and returns how many there were."""
@@ -142,7 +255,7 @@ class HostedPartition:
     def go_offline(self, reason: str) -> None:
         """From now on, whoever uses this partition is refused; whoever waits for it is told."""
         self.offline_reason = reason
-        self.state.leader_id = BrokerId(-1)
+        self.state.resign()
         if self.watchers:
             self.purgatory.wake(self.watchers)
 
@@ -152,13 +265,20 @@ class HostedPartition:
 
     def _require_in_sync_leader(self) -> None:
         self.require_leader()
-        self.state.require_in_sync(self.log.config.min_insync_replicas)
+        self.state.require_in_sync()
 
     def _grew(self) -> None:
         """Something was written at the end of the log."""
-        if self.state.local_log_grew(self.log.end_position):
-            self.log.high_watermark_moved(self.state.high_watermark.offset)
-            self.notify()
+        state = self.state
+        has_moved = state.local_log_grew(self.log.end_position, self.monotonic_ms())
+        if self.copying_watchers:
+            self.purgatory.wake(self.copying_watchers)
+        for copying in self.copying:
+            copying.mark()
+        if has_moved:
+            self._high_watermark_moved()
+        if self.isr_changes is not None and len(state.isr) > 1:
+            self.isr_changes.watch(self)
 
     def _not_leader(self) -> KafkaError:
         if self.offline_reason is not None:

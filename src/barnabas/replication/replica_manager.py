@@ -5,6 +5,11 @@ partitions of deleted topics go, leaders and configurations change in place. Rea
 by topic name or id. What they find stays theirs until it `is_removed`; `generation` moves whenever a look-up that
 failed may succeed, `removals` whenever partitions are removed, and `listeners` are called after every change.
 
+What the metadata says of a partition decides what this node does with it: it leads it from where its log ends, in the
+epoch that begins there; or it copies it from another broker (`replica_fetchers`), after that broker has said how much
+of the log is right; or, while nobody leads, it waits. A node that is one of several needs a `ReplicationEnvironment`
+for that; without one it serves the partitions that it leads.
+
 If a disk fails while a log is created or claimed, only that partition is affected: it is offline, and `retry_offline`
 tries it again later. A data folder that fails takes all its partitions with it (`take_offline`).
 """
@@ -17,13 +22,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config.topic_config import LONG_MAX, TopicConfig, resolve_topic_config
 from barnabas.log.folder.checkpoints import TopicPartition
-from barnabas.metadata.image import ConfigResource, MetadataDelta, MetadataImage, ResourceType, TopicImage
+from barnabas.metadata.image import NO_LEADER, ConfigResource, MetadataDelta, MetadataImage, ResourceType, TopicImage
 from barnabas.net.large_requests import Breather
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.uuids import Uuid
+from barnabas.replication.fetch_wire import FetchLimits
+from barnabas.replication.fetcher import FetcherEnvironment, FetcherSettings
 from barnabas.replication.hosted import HostedPartition
+from barnabas.replication.isr_changes import IsrChanges
 from barnabas.replication.log_store import OfflineLogError
-from barnabas.replication.partition import BrokerId, LeaderEpoch, PartitionState
+from barnabas.replication.partition import NO_EPOCH, BrokerId, ClusterView, LeaderEpoch, PartitionState
+from barnabas.replication.replica_fetchers import ReplicaFetchers
+from barnabas.replication.throttle import DEFAULT_QUOTA_WINDOWS, QuotaWindows, ReplicationThrottle
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -31,15 +41,19 @@ if TYPE_CHECKING:
     from barnabas.config.broker_config import BrokerConfig
     from barnabas.log.folder.data_dir import DataDir
     from barnabas.log.partition_log import PartitionLog
-    from barnabas.metadata.image import PartitionImage
+    from barnabas.metadata.image import BrokerImage, PartitionImage
+    from barnabas.net.peer import Peer
     from barnabas.net.purgatory import Purgatory
     from barnabas.ports import Clock
+    from barnabas.replication.isr_changes import Controller
     from barnabas.replication.log_store import LogStore
 
 logger = logging.getLogger("barnabas.replicas")
 
 CREATED_PER_STEP = 64
 NEVER_MS = LONG_MAX
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 NAME_SHOWN_MAX = 249
 """The longest legal topic name: what is longer is cut in messages."""
 
@@ -50,6 +64,21 @@ class CreatedLog(NamedTuple):
     log: PartitionLog | Exception
 
 
+class ReplicationEnvironment(NamedTuple):
+    """What a node needs to replicate partitions with others."""
+
+    loop: asyncio.AbstractEventLoop
+    connect: Callable[[int, str], Peer | None]
+    """A new connection to a broker's inter-broker listener, under a name; None while its address is not known. Whoever
+    asks for it closes it: a fetch that waits at the leader would hold up everything else on the same connection."""
+    controller: Controller
+    """Takes AlterPartition to the active controller."""
+    broker_epoch: Callable[[], int]
+    """That of this broker's registration."""
+    flush: Callable[[PartitionLog], Awaitable[None]]
+    """Syncs a log, in a thread."""
+
+
 class ReplicaManager:
     def __init__(
         self,
@@ -58,6 +87,8 @@ class ReplicaManager:
         purgatory: Purgatory,
         clock: Clock,
         run_in_thread: Callable[..., Awaitable[list[CreatedLog]]],
+        environment: ReplicationEnvironment | None = None,
+        quota_windows: QuotaWindows = DEFAULT_QUOTA_WINDOWS,
     ) -> None:
         self.generation = 0
         self.removals = 0
@@ -72,6 +103,30 @@ class ReplicaManager:
         self._by_name: dict[bytes, dict[int, HostedPartition]] = {}
         self._by_id: dict[bytes, dict[int, HostedPartition]] = {}
         self._image: MetadataImage | None = None
+        self._view = ClusterView()
+        self._config: BrokerConfig | None = None
+        self.selects_by_rack = False
+        """Whether consumers are sent to replicas in their rack (`replica.selector.class`)."""
+        self.leader_throttle = ReplicationThrottle(quota_windows)
+        self.follower_throttle = ReplicationThrottle(quota_windows)
+        self._isr_changes: IsrChanges | None = None
+        self._fetchers: ReplicaFetchers | None = None
+        if environment is not None:
+            self._isr_changes = IsrChanges(
+                node_id, environment.controller, environment.broker_epoch, self._view, environment.loop
+            )
+            self._fetchers = ReplicaFetchers(
+                FetcherEnvironment(
+                    node_id,
+                    environment.loop,
+                    clock,
+                    self._fetcher_settings,
+                    environment.broker_epoch,
+                    environment.connect,
+                    self.follower_throttle,
+                    environment.flush,
+                )
+            )
         self._offline: dict[tuple[Uuid, int], str] = {}
         self.misplaced: dict[tuple[Uuid, int], Uuid] = {}
         """Partitions that are in another data folder than the metadata says, by topic id and index, with its id."""
@@ -111,6 +166,24 @@ class ReplicaManager:
         """The partitions of a topic that are hosted here, by index."""
         return self.hosted_by_name(topic.encode())
 
+    def leader_of(self, topic: bytes, index: int, *, is_by_id: bool) -> tuple[int, int]:
+        """Who leads a partition, and in which epoch, as far as is known here; -1 for what is not."""
+        hosted = (self._by_id if is_by_id else self._by_name).get(topic, {}).get(index)
+        if hosted is not None:
+            return hosted.state.leader_id, hosted.state.leader_epoch
+        topics = self._image.topics if self._image is not None else None
+        if topics is None:
+            return NO_LEADER, NO_EPOCH
+        known = topics.by_id(Uuid(topic)) if is_by_id else topics.get(topic.decode(errors="replace"))
+        if known is None or not 0 <= index < len(known.partitions):
+            return NO_LEADER, NO_EPOCH
+        return known.partitions[index].leader, known.partitions[index].leader_epoch
+
+    def broker(self, broker_id: int) -> BrokerImage | None:
+        """The registration of a broker that is not fenced."""
+        found = self._image.brokers.get(broker_id) if self._image is not None else None
+        return None if found is None or found.fenced else found
+
     def _not_here(self, known: TopicImage | None, unknown: Error, name: str, index: int) -> KafkaError:
         if known is None:
             return KafkaError(unknown, f"there is no topic {name[:NAME_SHOWN_MAX]}")
@@ -130,6 +203,8 @@ class ReplicaManager:
         """Brings the hosted partitions from the previous image to this one."""
         async with self._changing:
             self._image = image
+            await self._configure(config)
+            self._follow_brokers(image, delta.changed_brokers)
             for topic in delta.deleted_topics:
                 await self._remove(topic)
             for topic in delta.created_topics:
@@ -137,7 +212,57 @@ class ReplicaManager:
             for change in delta.changed_topics:
                 await self._host(change.new, image, config)
             await self._apply_configs(image, delta.changed_configs, config)
+            if self._fetchers is not None:
+                self._fetchers.close_idle()
             self._changed()
+
+    async def _configure(self, config: BrokerConfig) -> None:
+        if config is self._config:
+            return
+        self._config = config
+        self._view.replica_lag_time_max_ms = config.replica_lag_time_max_ms
+        selector = config.replica_selector_class
+        self.selects_by_rack = selector == RACK_AWARE_SELECTOR
+        if selector not in (None, "", RACK_AWARE_SELECTOR, LEADER_SELECTOR):
+            logger.error("replica.selector.class %s is not known here: consumers read from leaders", selector)
+        self.leader_throttle.limit_bytes = config.leader_replication_throttled_rate
+        self.follower_throttle.limit_bytes = config.follower_replication_throttled_rate
+        if self._fetchers is not None and self._fetchers.fetchers_per_leader != config.num_replica_fetchers:
+            self._fetchers.fetchers_per_leader = config.num_replica_fetchers
+            breather = Breather()
+            for hosted in list(self):
+                if not hosted.is_removed and hosted.offline_reason is None:
+                    self._copy_from_leader(hosted)
+                await breather.pause_if_due()
+
+    def _fetcher_settings(self) -> FetcherSettings:
+        config = self._config
+        assert config is not None, "nothing is copied before there is any metadata"
+        limits = FetchLimits(
+            config.replica_fetch_wait_max_ms,
+            config.replica_fetch_min_bytes,
+            config.replica_fetch_response_max_bytes,
+            config.replica_fetch_max_bytes,
+        )
+        return FetcherSettings(limits, config.replica_fetch_backoff_ms, config.replica_socket_timeout_ms / 1000)
+
+    def _follow_brokers(self, image: MetadataImage, changed: frozenset[int]) -> None:
+        if not changed:
+            return
+        brokers = image.brokers.values()
+        self._view.active_brokers = {each.id: each.epoch for each in brokers if each.is_active}
+        self._view.racks = {each.id: each.rack for each in brokers if each.rack and not each.fenced}
+        if self._fetchers is not None:
+            self._fetchers.addresses_changed(changed)
+        if self._isr_changes is not None:
+            self._isr_changes.brokers_changed()
+
+    async def stop_replicating(self) -> None:
+        """Copies nothing more and proposes nothing more."""
+        if self._fetchers is not None:
+            await self._fetchers.close()
+        if self._isr_changes is not None:
+            await self._isr_changes.close()
 
     async def retry_offline(self, config: BrokerConfig) -> None:
         """Tries again to host the partitions whose logs could not be created or claimed."""
@@ -159,6 +284,7 @@ class ReplicaManager:
                     del partitions[index]
                     reason = f"its folder {data_dir.path} has failed: {error}"
                     self._offline[Uuid(topic_id), index] = reason
+                    self._let_go(hosted)
                     hosted.go_offline(reason)
         self._changed()
         return len(lost)
@@ -188,7 +314,9 @@ class ReplicaManager:
                     else:
                         self._note_online(topic, index)
             for index in step:
-                if index in hosted:
+                if index in hosted and self._node_id not in topic.partitions[index].replicas:
+                    self._drop(hosted.pop(index))
+                elif index in hosted:
                     self._follow(hosted[index], topic.partitions[index])
                     self._note_place(hosted[index], topic.partitions[index])
             await breather.pause_if_due()
@@ -271,23 +399,90 @@ class ReplicaManager:
 
     def _take_up(self, topic: TopicImage, index: int, log: PartitionLog) -> HostedPartition:
         """Raises KafkaError if the log cannot be read at its high watermark."""
-        state = PartitionState(self._node_id, log.end_position, log.position_of(self._store.high_watermark_of(log)))
+        high_watermark = log.position_of(self._store.high_watermark_of(log))
+        state = PartitionState(self._node_id, log.end_position, high_watermark, self._view)
         return HostedPartition(topic.name, topic.topic_id, index, state, log, self._purgatory)
 
     def _follow(self, hosted: HostedPartition, partition: PartitionImage) -> None:
         state = hosted.state
-        if partition.partition_epoch == state.partition_epoch:
+        known = state.partition_epoch
+        if partition.partition_epoch < known or (
+            # What an answer to AlterPartition has told already, but for the end of a reassignment.
+            partition.partition_epoch == known and partition.replicas == state.replicas
+        ):
             return
         is_new_epoch = partition.leader_epoch > state.leader_epoch
-        state.follow_metadata(
+        is_led_here = partition.leader == self._node_id
+        if is_led_here and not state.is_leader and self._fetchers is not None:
+            self._fetchers.stop(hosted)
+        has_moved = state.follow_metadata(
             BrokerId(partition.leader),
             LeaderEpoch(partition.leader_epoch),
             partition.partition_epoch,
             map(BrokerId, partition.replicas),
             map(BrokerId, partition.isr),
+            hosted.monotonic_ms(),
         )
-        if is_new_epoch and state.is_leader:
-            hosted.log.begin_epoch(partition.leader_epoch)
+        if is_led_here:
+            self._lead(hosted, partition.leader_epoch, is_new_epoch=is_new_epoch)
+        else:
+            self._stop_leading(hosted)
+            self._copy_from_leader(hosted)
+        if has_moved:
+            hosted.log.high_watermark_moved(state.high_watermark.offset)
+        hosted.notify()
+
+    def _lead(self, hosted: HostedPartition, leader_epoch: int, *, is_new_epoch: bool) -> None:
+        """Nothing is cut: whoever is elected has everything that is committed."""
+        if is_new_epoch:
+            hosted.log.begin_epoch(leader_epoch)
+        hosted.isr_changes = self._isr_changes
+        if self._isr_changes is not None and hosted.state.followers:
+            self._isr_changes.consider(hosted)
+            if hosted.state.is_anybody_behind():
+                self._isr_changes.watch(hosted)
+
+    def _stop_leading(self, hosted: HostedPartition) -> None:
+        if hosted.isr_changes is not None:
+            hosted.isr_changes.forget(hosted)
+            hosted.isr_changes = None
+
+    def _copy_from_leader(self, hosted: HostedPartition) -> None:
+        """Has the partition copied from its leader, if it has one and that is not this node. What of the log is right,
+        the leader says in its first answer."""
+        if self._fetchers is None:
+            return
+        state, log = hosted.state, hosted.log
+        if state.leader_id in (NO_LEADER, self._node_id):
+            self._fetchers.stop(hosted)
+            return
+        if log.latest_epoch < 0 and log.log_end_offset > state.high_watermark.offset:
+            # A log without epochs gives the leader nothing to compare: what is committed is all that is certain.
+            hosted.truncate(state.high_watermark.offset)
+        self._fetchers.follow(hosted, state.leader_id, state.leader_epoch)
+
+    def _let_go(self, hosted: HostedPartition) -> None:
+        """Neither leads nor copies a partition any more."""
+        self._stop_leading(hosted)
+        if self._fetchers is not None:
+            self._fetchers.stop(hosted)
+
+    def _drop(self, hosted: HostedPartition) -> None:
+        """This node has no replica of the partition any more."""
+        self.misplaced.pop((hosted.topic_id, hosted.index), None)
+        self.removals += 1
+        self._retire(hosted)
+        self._take_away(hosted, self._clock.now_ms())
+
+    def _retire(self, hosted: HostedPartition) -> None:
+        """Nobody is served from the partition any more."""
+        hosted.is_removed = True
+        hosted.state.resign()
+
+    def _take_away(self, hosted: HostedPartition, now_ms: int) -> None:
+        self._let_go(hosted)
+        self.flushed_by_time.pop(hosted, None)
+        self._store.discard(hosted.log, now_ms)
         hosted.notify()
 
     async def _remove(self, topic: TopicImage) -> None:
@@ -299,16 +494,13 @@ class ReplicaManager:
             del self._by_name[topic.name.encode()]
         self.removals += bool(partitions)
         for hosted in partitions.values():
-            hosted.is_removed = True
-            hosted.state.leader_id = BrokerId(-1)
+            self._retire(hosted)
         for index in range(len(topic.partitions)):
             self.misplaced.pop((topic.topic_id, index), None)
             if self._offline.pop((topic.topic_id, index), None) is not None:
                 self._store.discard_returned(topic.name, index, now_ms)
             if (removed := partitions.get(index)) is not None:
-                self.flushed_by_time.pop(removed, None)
-                self._store.discard(removed.log, now_ms)
-                removed.notify()
+                self._take_away(removed, now_ms)
             await breather.pause_if_due()
 
     async def _apply_configs(
@@ -331,7 +523,7 @@ class ReplicaManager:
             await breather.pause_if_due()
 
     def _follow_config(self, hosted: HostedPartition, config: TopicConfig) -> None:
-        hosted.log.config = config
+        hosted.reconfigure(config)
         if config.flush_ms == NEVER_MS:
             self.flushed_by_time.pop(hosted, None)
         else:

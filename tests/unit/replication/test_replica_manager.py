@@ -16,6 +16,7 @@ from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.uuids import Uuid
 from barnabas.replication.replica_manager import CREATED_PER_STEP
 from barnabas.testing.clock import ManualClock
+from tests.unit.broker.api.partitions import has_copied
 from tests.unit.broker.api.stand_ins import NODE_ID, a_partition, a_topic, topic_id
 from tests.unit.log.logs import batch, read_records, stored_header
 
@@ -104,6 +105,37 @@ def test_who_waits_for_a_partition_hears_of_its_new_leader_and_writes_are_refuse
         assert not undisturbed.answered.is_set()
         assert refusal(hosted.append, batch(b"late"), ACKS_LEADER) is Error.NOT_LEADER_OR_FOLLOWER
         assert hosted.log.log_end_offset == 0
+        hosting.stop()
+
+    asyncio.run(scenario())
+
+
+def test_replicas_that_left_with_a_change_of_the_isr_are_followed_no_more(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        hosting = Hosting(tmp_path, ManualClock())
+        await hosting.follow(topic_of("t", led_by(NODE_ID, 3, (NODE_ID, ANOTHER_NODE, 3))))
+        state = hosting.replicas.find_by_name(b"t", 0).state
+        state.partition_epoch = 4  # as the controller's answer to the change has said
+        changed = led_by(NODE_ID, 3, (NODE_ID, ANOTHER_NODE))._replace(partition_epoch=4)
+        await hosting.follow(topic_of("t", changed))
+        assert list(state.followers) == [ANOTHER_NODE]
+        hosting.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_replica_that_is_taken_away_goes_with_its_log(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        hosting = Hosting(tmp_path, ManualClock())
+        await hosting.follow(topic_of("t", led_by(NODE_ID, 0), led_by(NODE_ID, 0)))
+        gone = hosting.replicas.find_by_name(b"t", 0)
+        waiting = hosting.watch(gone)
+        await hosting.follow(topic_of("t", led_by(ANOTHER_NODE, 1, (ANOTHER_NODE,)), led_by(NODE_ID, 0)))
+        await asyncio.wait_for(waiting.answered.wait(), 5)
+        assert gone.is_removed
+        assert refusal(hosting.replicas.find_by_name, b"t", 0) is Error.NOT_LEADER_OR_FOLLOWER
+        assert hosting.replicas.leader_of(b"t", 0, is_by_id=False) == (ANOTHER_NODE, 1)
+        assert [name.endswith("-delete") for name in hosting.folders()] == [True, False]
         hosting.stop()
 
     asyncio.run(scenario())
@@ -412,7 +444,7 @@ async def with_an_unreadable_log(tmp_path: Path) -> Hosting:
     hosted = before.replicas.find_by_name(b"t", 0)
     for value in (b"a", b"b", b"c"):
         append(hosted, value)
-    hosted.state.follower_fetched(hosted.state.replicas[1], hosted.log.position_of(2))
+    has_copied(hosted, ANOTHER_NODE, 2)
     before.stop()
     after = Hosting(tmp_path, ManualClock())
     after.open()
@@ -659,7 +691,7 @@ def test_after_a_restart_a_partition_goes_on_with_its_log_and_its_high_watermark
         for value in (b"a", b"b", b"c"):
             append(hosted, value)
         copied = hosted.log.position_of(2)
-        hosted.state.follower_fetched(hosted.state.replicas[1], copied)
+        has_copied(hosted, ANOTHER_NODE, 2)
         before.stop()
 
         after = Hosting(tmp_path, clock)

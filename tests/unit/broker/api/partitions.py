@@ -13,7 +13,7 @@ from barnabas.protocol.batch import build_batch
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.record import Record
 from barnabas.replication.hosted import HostedPartition
-from barnabas.replication.partition import BrokerId, LeaderEpoch, PartitionState
+from barnabas.replication.partition import NO_BROKER_EPOCH, BrokerId, LeaderEpoch, PartitionState, Pulse
 from tests.unit.broker.api.stand_ins import NODE_ID, topic_id
 
 if TYPE_CHECKING:
@@ -67,6 +67,17 @@ def lead(hosted: HostedPartition, epoch: int, leader: int = NODE_ID) -> None:
     hosted.state.follow_metadata(BrokerId(leader), LeaderEpoch(epoch), epoch, replicas, replicas)
     if hosted.state.is_leader:
         hosted.log.begin_epoch(epoch)
+
+
+def has_copied(hosted: HostedPartition, follower: int, offset: int) -> None:
+    """A follower says by its fetch that it has everything before an offset."""
+    hosted.follower_fetched(
+        BrokerId(follower),
+        offset,
+        log_start_offset=hosted.log.log_start_offset,
+        broker_epoch=NO_BROKER_EPOCH,
+        pulse=Pulse(hosted.monotonic_ms()),
+    )
 
 
 def append(hosted: HostedPartition, timestamps: Iterable[int]) -> None:

@@ -11,6 +11,7 @@ import pytest
 from barnabas.config.topic_config import TopicConfig
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.replication.partition import BrokerId, LeaderEpoch
+from tests.unit.broker.api.partitions import has_copied
 from tests.unit.broker.api.stand_ins import NODE_ID
 from tests.unit.broker.coordinators.group_household import household
 
@@ -68,8 +69,7 @@ def test_an_answer_waits_until_every_in_sync_replica_has_what_it_speaks_of(tmp_p
             reading = asyncio.ensure_future(house.committed("g"))
             _, waiting = await asyncio.wait([writing, reading], timeout=0.05)
             assert waiting == {writing, reading}
-            hosted.state.follower_fetched(BrokerId(ANOTHER_NODE), hosted.log.end_position)
-            house.purgatory.wake(hosted.watchers)
+            has_copied(hosted, ANOTHER_NODE, hosted.log.log_end_offset)
             assert await asyncio.wait_for(writing, 10) == Error.NONE
             assert await asyncio.wait_for(reading, 10) == 3
 
@@ -113,7 +113,7 @@ def test_too_few_in_sync_replicas_take_nothing(tmp_path: Path) -> None:
             await house.loaded()
             hosted = house.partition_of("g")
             hosted.state.isr = frozenset({BrokerId(NODE_ID)})
-            hosted.log.config = TopicConfig(min_insync_replicas=2)
+            hosted.reconfigure(TopicConfig(min_insync_replicas=2))
             assert await refused(house.commit("g", 3)) is Error.COORDINATOR_NOT_AVAILABLE
             await house.loaded()
             assert house.batches_of("g") == []

@@ -15,7 +15,6 @@ from barnabas.metadata.image import TopicImage
 from barnabas.protocol import codec
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
-from barnabas.replication.partition import BrokerId
 from barnabas.testing.clock import ManualClock
 from tests.unit.broker.api.stand_ins import NODE_ID, a_partition, a_topic, topic_id
 from tests.unit.log.logs import batch
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
 VERSION = 9
 ANOTHER_NODE = 2
+COPIED_ELSEWHERE = TopicImage("t", topic_id("t"), (a_partition(replicas=(NODE_ID, ANOTHER_NODE)),))
 
 
 class Line:
@@ -85,12 +85,10 @@ def test_a_waiting_write_keeps_no_bytes_of_its_request(tmp_path: Path, waits_for
     async def scenario() -> None:
         hosting = Hosting(tmp_path, ManualClock())
         hosting.open()
-        await hosting.follow(a_topic("t"))
+        await hosting.follow(a_topic("t") if waits_for == "the disk" else COPIED_ELSEWHERE)
         (hosted,) = hosting.replicas
         if waits_for == "the disk":
             hosted.log.config = TopicConfig(flush_messages=1)
-        else:
-            hosted.state.isr = frozenset((hosted.state.local_id, BrokerId(2)))
         flusher = SlowDisk()
         connection = Line()
         frame = a_request()
@@ -109,10 +107,9 @@ def test_a_write_whose_client_left_while_it_was_synced_does_not_wait_for_replica
     async def scenario() -> None:
         hosting = Hosting(tmp_path, ManualClock())
         hosting.open()
-        await hosting.follow(a_topic("t"))
+        await hosting.follow(COPIED_ELSEWHERE)
         (hosted,) = hosting.replicas
         hosted.log.config = TopicConfig(flush_messages=1)
-        hosted.state.isr = frozenset((hosted.state.local_id, BrokerId(2)))
         flusher = SlowDisk()
         connection = Line()
         produce(an_environment(hosting, flusher), cast("Any", connection), VERSION, memoryview(a_request()), 0)
