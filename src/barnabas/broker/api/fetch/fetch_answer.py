@@ -9,6 +9,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from barnabas.broker.api.current_leader import write_leader
 from barnabas.net.frames import frame_reply
 from barnabas.net.parts import FilePart, release_parts
 from barnabas.protocol import codec
@@ -28,6 +29,9 @@ FIRST_VERSION_WITH_SESSIONS = 7
 FIRST_VERSION_WITH_PREFERRED_REPLICA = 11
 FIRST_FLEXIBLE_VERSION = 12
 FIRST_VERSION_WITH_TOPIC_IDS = 13
+FIRST_VERSION_WITH_LEADER_ENDPOINTS = 16
+NO_REPLICA = -1
+NO_TAGS = b"\0"
 
 INLINE_BYTES_MAX = 16 * 1024
 HEAD_BYTES_MAX = 256 * 1024
@@ -39,7 +43,9 @@ _FRAME = Struct(">ii")
 _HEAD_V4 = Struct(">ihqq")
 _HEAD_V5 = Struct(">ihqqq")
 _ABORTED = Struct(">qq")
+_NO_REPLICA = _I32.pack(NO_REPLICA)
 _TAGGED_EPOCH_END = Struct(">iq")
+CURRENT_LEADER_TAG = 1
 
 
 class PartitionRead:
@@ -47,7 +53,6 @@ class PartitionRead:
 
     __slots__ = (
         "aborted",
-        "diverging",
         "error",
         "high_watermark",
         "index",
@@ -57,6 +62,11 @@ class PartitionRead:
         "log_start_offset",
         "records",
     )
+
+    is_notice = False
+    diverging: tuple[int, int] | None = None
+    leader: tuple[int, int] | None = None
+    preferred_replica = NO_REPLICA
 
     def __init__(self, index: int, error: Error) -> None:
         self.index = index
@@ -70,7 +80,22 @@ class PartitionRead:
         self.is_behind = False
         """Whether there are records after the reader's position, even if none were read."""
         self.is_cold = False
-        self.diverging: tuple[int, int] | None = None
+
+
+class Notice(PartitionRead):
+    """Something that the reader has to be told at once, though it gets no records: an error, an epoch in which its log
+    and this one diverge, or another replica that it should read from."""
+
+    __slots__ = ("diverging", "leader", "preferred_replica")
+
+    is_notice = True
+
+    def __init__(self, index: int, error: Error) -> None:
+        super().__init__(index, error)
+        self.diverging = None
+        self.leader = None
+        """The partition's leader and its epoch, if the reader asked the wrong broker."""
+        self.preferred_replica = NO_REPLICA
 
 
 TopicReads = list[tuple[bytes, list[PartitionRead]]]
@@ -115,10 +140,13 @@ class PartsWriter:
         return parts
 
 
-def encode_answer(version: int, correlation_id: int, topics: TopicReads, session_id: int = 0) -> list[Part]:
+def encode_answer(
+    version: int, correlation_id: int, topics: TopicReads, session_id: int = 0, tags: bytes = NO_TAGS
+) -> list[Part]:
+    """`tags` are those at the end, in flexible versions."""
     writer = PartsWriter()
     try:
-        _write_answer(writer, version, topics, session_id)
+        _write_answer(writer, version, topics, session_id, tags)
     except BaseException:
         release_parts(writer.parts)
         raise
@@ -128,18 +156,18 @@ def encode_answer(version: int, correlation_id: int, topics: TopicReads, session
 def encode_without_records(version: int, topics: TopicReads) -> bytes:
     """What follows the correlation id in an answer that holds no records."""
     writer = PartsWriter()
-    _write_answer(writer, version, topics, 0)
+    _write_answer(writer, version, topics, 0, NO_TAGS)
     return bytes(writer.head[_FRAME.size :])
 
 
-def _write_answer(writer: PartsWriter, version: int, topics: TopicReads, session_id: int) -> None:
+def _write_answer(writer: PartsWriter, version: int, topics: TopicReads, session_id: int, tags: bytes) -> None:
     write_beginning(writer, version, session_id, len(topics))
     write_partitions = partitions_writer(version)
     for topic, partitions in topics:
         write_topic_beginning(writer, version, topic, len(partitions))
         write_partitions(writer, version, partitions)
         write_end(writer, version)
-    write_end(writer, version)
+    write_end(writer, version, tags)
 
 
 def write_beginning(writer: PartsWriter, version: int, session_id: int, topic_count: int) -> None:
@@ -169,10 +197,10 @@ def write_topic_beginning(writer: PartsWriter, version: int, topic: bytes, parti
         head += _I32.pack(partition_count)
 
 
-def write_end(writer: PartsWriter, version: int) -> None:
+def write_end(writer: PartsWriter, version: int, tags: bytes = NO_TAGS) -> None:
     """Of a topic, or of the answer."""
     if version >= FIRST_FLEXIBLE_VERSION:
-        writer.head.append(0)
+        writer.head += tags
 
 
 def partitions_writer(version: int) -> Callable[[PartsWriter, int, Sequence[PartitionRead]], None]:
@@ -227,7 +255,7 @@ def _write_classic(writer: PartsWriter, version: int, partitions: Sequence[Parti
             for txn in read.aborted:
                 writer.head += _ABORTED.pack(txn.producer_id, txn.first_offset)
         if version >= FIRST_VERSION_WITH_PREFERRED_REPLICA:
-            writer.head += b"\xff\xff\xff\xff"
+            writer.head += _NO_REPLICA if not read.is_notice else _I32.pack(read.preferred_replica)
         if read.records is None:
             writer.head += b"\0\0\0\0"
         else:
@@ -242,19 +270,24 @@ def _write_flexible(writer: PartsWriter, version: int, partitions: Sequence[Part
             write_uvarint(writer.head, len(read.aborted) + 1)
             for txn in read.aborted:
                 writer.head += _ABORTED.pack(txn.producer_id, txn.first_offset) + b"\0"
-            writer.head += b"\xff\xff\xff\xff"
         else:
-            writer.head += b"\0\xff\xff\xff\xff" if read.aborted is None else b"\x01\xff\xff\xff\xff"
+            writer.head.append(0 if read.aborted is None else 1)
+        writer.head += _NO_REPLICA if not read.is_notice else _I32.pack(read.preferred_replica)
         if read.records is None:
             writer.head.append(1)
         else:
             write_uvarint(writer.head, read.records.length + 1)
             writer.add_records(read.records, is_cold=read.is_cold)
-        if read.diverging is None:
+        if not read.is_notice:
             writer.head.append(0)
-        else:
+        elif read.diverging is not None:
             # One tag, number 0, of 13 bytes: epoch, end offset, no tags of its own.
             writer.head += b"\x01\0\x0d" + _TAGGED_EPOCH_END.pack(*read.diverging) + b"\0"
+        elif read.leader is not None:
+            writer.head.append(1)
+            write_leader(writer.head, CURRENT_LEADER_TAG, read.leader)
+        else:
+            writer.head.append(0)
 
 
 def _fixed_head(version: int, read: PartitionRead) -> bytes:

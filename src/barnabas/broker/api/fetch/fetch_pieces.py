@@ -13,10 +13,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.api.client_connection import ClientConnection
+from barnabas.broker.api.current_leader import leader_endpoints
 from barnabas.broker.api.fetch.fetch_answer import (
+    FIRST_VERSION_WITH_LEADER_ENDPOINTS,
     FIRST_VERSION_WITH_TOPIC_IDS,
     HEAD_BYTES_MAX,
     INLINE_BYTES_MAX,
+    NO_TAGS,
     PartsWriter,
     encode_session_error,
     failure,
@@ -25,7 +28,15 @@ from barnabas.broker.api.fetch.fetch_answer import (
     write_end,
     write_topic_beginning,
 )
-from barnabas.broker.api.fetch.fetch_partitions import add_to_topics, look_up, may_have_news, read_partition
+from barnabas.broker.api.fetch.fetch_partitions import (
+    add_to_topics,
+    fetching_replica,
+    look_up,
+    may_have_news,
+    name_leaders,
+    note_follower,
+    read_partition,
+)
 from barnabas.broker.api.fetch.fetch_requests import ISOLATION_LEVELS, READ_COMMITTED, SessionFetch
 from barnabas.broker.api.fetch.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, SessionReads
 from barnabas.net.connection import BadRequestError
@@ -33,6 +44,7 @@ from barnabas.net.large_requests import answer_pieces
 from barnabas.net.parts import FilePart, release_parts
 from barnabas.net.purgatory import Parked
 from barnabas.protocol.errors import Error
+from barnabas.replication.partition import Pulse
 
 if TYPE_CHECKING:
     from barnabas.broker.api.environments import FetchEnvironment
@@ -82,6 +94,10 @@ async def fetch_in_pieces(
         if isinstance(found, Error):
             return [encode_session_error(version, caller.correlation_id, found, NO_SESSION)]
         session = found
+    pulse = None
+    if fetching_replica(environment.replicas, root, version) is not None:
+        pulse = Pulse(0) if session is None else session.pulse
+        pulse.last_ms = int(environment.clock.monotonic() * 1000)
     entries: Entries = {}
     async for piece in request.pieces():
         named = look_up(environment.replicas, piece, version)
@@ -89,6 +105,9 @@ async def fetch_in_pieces(
         entries.update(named)
         if session is not None:
             session.add(named)
+        if pulse is not None:
+            for entry in named.values():
+                note_follower(entry, pulse)
         await request.charge(ENTRY_BYTES * (len(entries) - before))
         if len(entries) > PARTITIONS_MAX:
             raise BadRequestError(f"asked for more than {PARTITIONS_MAX} partitions at once")
@@ -106,23 +125,35 @@ async def fetch_in_pieces(
         response.error_code = Error.UNKNOWN_SERVER_ERROR
         return response
     if session is not None:
+        if pulse is not None and session.watchers:
+            environment.purgatory.wake(session.watchers)
         SessionFetch(environment, connection, root, version, session).start()
         return []
-    fetch = LongFetch(environment, request, caller, entries)
+    fetch = LongFetch(environment, request, caller, entries, pulse)
     parts = await fetch.answer()
     await request.forget(entries)
     return parts
 
 
 class LongFetch:
-    """A full fetch of very many partitions."""
+    """A full fetch of very many partitions, by a consumer or by a follower with its pulse."""
 
-    def __init__(self, environment: FetchEnvironment, request: LargeRequest, caller: Caller, entries: Entries) -> None:
+    def __init__(
+        self,
+        environment: FetchEnvironment,
+        request: LargeRequest,
+        caller: Caller,
+        entries: Entries,
+        pulse: Pulse | None = None,
+    ) -> None:
         self._environment = environment
         self._request = request
         self._version = caller.api_version
         self._correlation_id = caller.correlation_id
         self._by_key = entries
+        self._pulse = pulse
+        self._leaders: set[int] = set()
+        """Of partitions that were asked of the wrong broker."""
         self._is_committed = request.root.isolation_level == READ_COMMITTED
         self._generation = environment.replicas.generation
         self._budget: int = min(request.root.max_bytes, environment.settings.config.fetch_max_bytes)
@@ -131,7 +162,7 @@ class LongFetch:
         topics = await self._grouped()
         root = self._request.root
         if root.max_wait_ms > 0 and root.min_bytes > 0 and not await self._has_news(topics):
-            watched = [entry.hosted.watchers for _, entries in topics for entry in entries if entry.hosted]
+            watched = [watchers_of(entry) for _, entries in topics for entry in entries]
             await Growth().wait(self._environment.purgatory, root.max_wait_ms, watched)
         session = self._open_session() if root.session_epoch == INITIAL_EPOCH else None
         writer = PartsWriter()
@@ -168,12 +199,15 @@ class LongFetch:
         return False
 
     def _open_session(self) -> FetchSession | None:
-        return self._environment.sessions.open(
+        session = self._environment.sessions.open(
             self._by_key,
             self._generation,
             self._environment.clock.now_ms(),
             uses_topic_ids=self._version >= FIRST_VERSION_WITH_TOPIC_IDS,
         )
+        if session is not None and self._pulse is not None:
+            session.follow_pulse(self._pulse)
+        return session
 
     async def _write(self, writer: PartsWriter, topics: TopicEntries, session: FetchSession | None) -> None:
         """What is read is written at once: a file that nobody holds may be closed in the next turn."""
@@ -185,6 +219,8 @@ class LongFetch:
             for start in range(0, len(entries), READ_AT_ONCE):
                 some = entries[start : start + READ_AT_ONCE]
                 reads, budget = self._read(some, budget)
+                if version >= FIRST_VERSION_WITH_LEADER_ENDPOINTS:
+                    self._leaders.update(name_leaders(self._environment.replicas, [(topic, reads)]))
                 write_partitions(writer, version, reads)
                 if len(writer.head) > HEAD_BYTES_MAX:
                     writer.cut()
@@ -193,7 +229,12 @@ class LongFetch:
                 await self._request.charge(sum(map(inline_bytes, reads)))
                 await self._request.pause_if_due()
             write_end(writer, version)
-        write_end(writer, version)
+        write_end(writer, version, self._leaders_tags())
+
+    def _leaders_tags(self) -> bytes:
+        if not self._leaders:
+            return NO_TAGS
+        return leader_endpoints(self._environment.replicas, self._leaders, self._request.connection.listener.name)
 
     def _read(self, entries: list[FetchEntry], budget: int) -> tuple[list[PartitionRead], int]:
         """What is in these partitions, and what is left of the limit."""
@@ -217,6 +258,12 @@ class LongFetch:
         if error is not None:
             release_parts(parts)
             raise error
+
+
+def watchers_of(entry: FetchEntry) -> Watchers:
+    """Of a partition that exists: those that wait for what this reader waits for."""
+    assert entry.hosted is not None
+    return entry.hosted.watchers if entry.replica is None else entry.hosted.copying_watchers
 
 
 def tell_session(session: FetchSession, entries: list[FetchEntry], reads: list[PartitionRead]) -> None:

@@ -9,13 +9,16 @@ from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from barnabas.broker.api.current_leader import leader_endpoints
 from barnabas.broker.api.fetch.fetch_answer import (
+    FIRST_VERSION_WITH_LEADER_ENDPOINTS,
     FIRST_VERSION_WITH_TOPIC_IDS,
+    NO_TAGS,
     encode_answer,
     encode_session_error,
     encode_without_records,
 )
-from barnabas.broker.api.fetch.fetch_partitions import group_by_topic, may_have_news, read_partition
+from barnabas.broker.api.fetch.fetch_partitions import group_by_topic, may_have_news, name_leaders, read_partition
 from barnabas.broker.api.fetch.fetch_sessions import INITIAL_EPOCH, NO_SESSION, FetchSession, SessionReads
 from barnabas.net.connection import Slot
 from barnabas.net.parts import FilePart, Part, release_parts
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from barnabas.broker.api.fetch.fetch_partitions import Entries
     from barnabas.net.purgatory import Watchers
     from barnabas.protocol import messages as m
+    from barnabas.replication.partition import Pulse
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 ISOLATION_LEVELS = (READ_UNCOMMITTED, READ_COMMITTED)
@@ -65,7 +69,8 @@ class Fetch(Slot):
 
     def _send(self, reads: TopicReads, session_id: int) -> None:
         """Replies at once from the page cache, or when a thread has brought cold pages there."""
-        parts = encode_answer(self.version, self.correlation_id, reads, session_id)
+        tags = self._name_leaders(reads) if self.version >= FIRST_VERSION_WITH_LEADER_ENDPOINTS else NO_TAGS
+        parts = encode_answer(self.version, self.correlation_id, reads, session_id, tags)
         cold = [part for part in parts if isinstance(part, FilePart) and part.is_cold]
         if cold:
             if not self.is_in_line:
@@ -75,6 +80,11 @@ class Fetch(Slot):
             self.fill(parts)
         else:
             self.connection.reply(parts)
+
+    def _name_leaders(self, reads: TopicReads) -> bytes:
+        replicas = self._environment.replicas
+        leaders = name_leaders(replicas, reads)
+        return leader_endpoints(replicas, leaders, self.connection.listener.name) if leaders else NO_TAGS
 
     def _send_warmed(self, parts: list[Part], error: BaseException | None) -> None:
         if error is None:
@@ -115,19 +125,35 @@ class SessionFetch(Fetch):
         )
 
     def _is_enough(self, reads: SessionReads) -> bool:
-        return reads.has_error or reads.has_more or reads.total_bytes >= self.min_bytes
+        return (
+            reads.has_error
+            or reads.has_more
+            or reads.total_bytes >= self.min_bytes
+            or self._session.has_high_watermarks_to_tell(reads)
+        )
+
+    @property
+    def _is_overtaken(self) -> bool:
+        """Whether the session has had another request since."""
+        return self._session.epoch != self._epoch
 
     def is_ready(self) -> bool:
+        if self._is_overtaken:
+            return True
         self._found = self._read()
         return self._is_enough(self._found)
 
     def complete(self) -> None:
         found, self._found = self._found, None
-        self._answer(self._read() if found is None else found)
+        if self._is_overtaken and self._session.is_of_follower:
+            # A follower sends another request before this one is answered. The answer to that one has all the news.
+            self._send([], self._session.id)
+        else:
+            self._answer(self._read() if found is None else found)
 
     def _answer(self, reads: SessionReads) -> None:
         session = self._session
-        if session.epoch != self._epoch:
+        if self._is_overtaken:
             self._refuse(Error.INVALID_FETCH_SESSION_EPOCH)
         else:
             self._send(session.news(reads), session.id)
@@ -242,7 +268,7 @@ class StandingFetch(Fetch):
             reads = []
             for entry in entries:
                 read = read_partition(entry, self.is_committed, min(entry.max_bytes, budget - total), total == 0)
-                if read.error or read.diverging is not None:
+                if read.is_notice:
                     has_error = True
                 elif read.records is not None:
                     total += read.records.length
@@ -286,3 +312,36 @@ class StandingFetch(Fetch):
                 told.add(entry, read)
         session.news(told)
         return session.id
+
+
+class FollowerFetch(StandingFetch):
+    """A follower's request that names all its partitions, as the first one of a session does."""
+
+    __slots__ = ("_pulse",)
+
+    def __init__(
+        self,
+        environment: FetchEnvironment,
+        connection: ClientConnection,
+        request: m.FetchRequest,
+        version: int,
+        entries: Entries,
+        pulse: Pulse,
+    ) -> None:
+        super().__init__(environment, connection, request, version, entries)
+        self._pulse = pulse
+        self.watchers = [entry.hosted.copying_watchers for entry in self.entries if entry.hosted]
+
+    def has_news(self) -> bool:
+        return True
+
+    def is_ready(self) -> bool:
+        _, total_bytes, has_error = self._run()
+        return has_error or total_bytes >= self.min_bytes
+
+    def _open_session(self, reads: TopicReads) -> int:
+        session_id = super()._open_session(reads)
+        session = self._environment.sessions.get(session_id)
+        if session is not None:
+            session.follow_pulse(self._pulse)
+        return session_id

@@ -12,11 +12,13 @@ with full fetches.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from barnabas.broker.api.fetch.fetch_answer import FIRST_VERSION_WITH_TOPIC_IDS
 from barnabas.broker.api.fetch.fetch_partitions import NOT_TOLD, read_partition, topic_key
 from barnabas.protocol.errors import Error
+from barnabas.replication.partition import Pulse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,6 +40,9 @@ PARTITIONS_MAX = 20_000
 """A reader of more goes on with full fetches."""
 READ_AT_ONCE = 1000
 """Marked partitions that one request visits; the others are next in line."""
+HIGH_WATERMARK_PAUSE_S = 0.005
+"""A follower that waits for records is told of a high watermark that moved after this pause: under load the next
+records come earlier, and the high watermark with them."""
 
 
 class FetchSession:
@@ -50,13 +55,17 @@ class FetchSession:
 
     __slots__ = (
         "_generation",
+        "_high_watermark_timer",
         "_marked",
         "_purgatory",
+        "_tells_high_watermarks",
         "created_ms",
         "entries",
         "epoch",
         "id",
+        "is_of_follower",
         "last_used_ms",
+        "pulse",
         "uses_topic_ids",
         "watchers",
     )
@@ -82,6 +91,11 @@ class FetchSession:
         self._marked: dict[FetchEntry, None] = {}
         """In the order in which they use up the limits of a request."""
         self._purgatory = purgatory
+        self.is_of_follower = False
+        self.pulse = Pulse(0)
+        """When the follower last sent a request, if the session is a follower's."""
+        self._tells_high_watermarks = False
+        self._high_watermark_timer: asyncio.TimerHandle | None = None
         self._generation = generation
         """The generation of the replica manager when entries without a partition were last looked up."""
         for key, entry in entries.items():
@@ -91,6 +105,30 @@ class FetchSession:
         self._marked[entry] = None
         if self.watchers:
             self._purgatory.wake(self.watchers)
+
+    def mark_high_watermark(self, entry: FetchEntry) -> None:
+        """A follower is to be told of a high watermark, soon."""
+        self._marked[entry] = None
+        if self._high_watermark_timer is None:
+            loop = asyncio.get_running_loop()
+            self._high_watermark_timer = loop.call_later(HIGH_WATERMARK_PAUSE_S, self._tell_high_watermarks)
+
+    def _tell_high_watermarks(self) -> None:
+        self._high_watermark_timer = None
+        self._tells_high_watermarks = True
+        if self.watchers:
+            self._purgatory.wake(self.watchers)
+
+    def has_high_watermarks_to_tell(self, reads: SessionReads) -> bool:
+        return self._tells_high_watermarks and any(
+            entry.replica is not None and read.high_watermark != entry.told_high_watermark
+            for entry, read in reads.visited
+        )
+
+    def follow_pulse(self, pulse: Pulse) -> None:
+        """The session is that of a follower."""
+        self.is_of_follower = True
+        self.pulse = pulse
 
     @property
     def is_too_large(self) -> bool:
@@ -140,9 +178,10 @@ class FetchSession:
         goes to the end of the line, so that it does not use up the limits of the next fetch as well."""
         told: TopicReads = []
         last = None
+        self._tells_high_watermarks &= len(reads.visited) < len(self._marked)
         for entry, read in reads.visited:
             self._marked.pop(entry)
-            if read.is_behind or read.error or read.diverging is not None:
+            if read.is_behind or read.is_notice:
                 self._marked[entry] = None
             if tell(entry, read):
                 if entry.topic != last:
@@ -154,6 +193,9 @@ class FetchSession:
 
     def close(self) -> None:
         """Stops following its partitions."""
+        if self._high_watermark_timer is not None:
+            self._high_watermark_timer.cancel()
+            self._high_watermark_timer = None
         for entry in self.entries.values():
             self._remove(entry)
 
@@ -162,24 +204,19 @@ class FetchSession:
         for entry in [each for each in self._marked if each.has_to_be_found]:
             if entry.hosted is not None or self._generation != replicas.generation:
                 entry.find(replicas, version)
-                self._subscribe(entry)
+                entry.subscribe()
         self._generation = replicas.generation
 
     def _put(self, key: tuple[TopicKey, int], entry: FetchEntry) -> None:
         self.entries[key] = entry
         entry.session = self
         self._marked[entry] = None
-        self._subscribe(entry)
-
-    def _subscribe(self, entry: FetchEntry) -> None:
-        if entry.hosted is not None:
-            entry.hosted.subscribers[entry] = None
+        entry.subscribe()
 
     def _remove(self, entry: FetchEntry) -> None:
         self._marked.pop(entry, None)
         entry.session = None
-        if entry.hosted is not None:
-            entry.hosted.subscribers.pop(entry, None)
+        entry.unsubscribe()
 
 
 class SessionReads:
@@ -196,7 +233,7 @@ class SessionReads:
 
     def add(self, entry: FetchEntry, read: PartitionRead) -> None:
         self.visited.append((entry, read))
-        if read.error or read.diverging is not None:
+        if read.is_notice:
             self.has_error = True
         elif read.records is not None:
             self.total_bytes += read.records.length
@@ -229,6 +266,9 @@ class FetchSessions:
             session_id, entries, self._purgatory, generation, now_ms, uses_topic_ids=uses_topic_ids
         )
         return session
+
+    def get(self, session_id: int) -> FetchSession | None:
+        return self._by_id.get(session_id)
 
     def close(self, session_id: int) -> None:
         session = self._by_id.pop(session_id, None)
@@ -268,8 +308,7 @@ def tell(entry: FetchEntry, read: PartitionRead) -> bool:
     """Notes what a reader is told about a partition. False if it knows that already."""
     is_new = (
         read.records is not None
-        or read.error != Error.NONE
-        or read.diverging is not None
+        or read.is_notice
         or read.high_watermark != entry.told_high_watermark
         or read.log_start_offset != entry.told_log_start
     )

@@ -124,7 +124,11 @@ async def answer_partition(
             # Another node may lead it by now, or none.
             hosted = find_led_here(environment.replicas, topic, asked)
             place = place_before(found, readable_end_offset(hosted, request))
+            if place is NOWHERE and found is not None:
+                require_known_end(hosted, request)
         else:
+            if asked.timestamp == LATEST:
+                require_known_end(hosted, request)
             place = _SPECIAL_PLACES[asked.timestamp](hosted, readable_end_offset(hosted, request))
     except KafkaError as failed:
         return refuse(asked, failed.error)
@@ -160,6 +164,16 @@ def readable_end_offset(hosted: HostedPartition, request: m.ListOffsetsRequest) 
     if request.replica_id != CONSUMER:
         return hosted.log.log_end_offset
     return readable_end(hosted, request.isolation_level == READ_COMMITTED)
+
+
+def require_known_end(hosted: HostedPartition, request: m.ListOffsetsRequest) -> None:
+    """What another leader has shown as committed must not seem to be gone because its successor does not know it yet
+    (KIP-207)."""
+    if request.replica_id == CONSUMER and not hosted.state.knows_its_end():
+        raise KafkaError(
+            Error.OFFSET_NOT_AVAILABLE,
+            f"the high watermark of {hosted} has not reached the start of its leader epoch yet",
+        )
 
 
 def place_before(found: TimestampedOffset | None, end_offset: int) -> Place:

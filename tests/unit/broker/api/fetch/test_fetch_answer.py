@@ -11,6 +11,7 @@ from barnabas.broker.api.fetch.fetch_answer import (
     FIRST_FLEXIBLE_VERSION,
     FIRST_VERSION_WITH_TOPIC_IDS,
     INLINE_BYTES_MAX,
+    Notice,
     PartitionRead,
     encode_answer,
     encode_failure,
@@ -93,7 +94,7 @@ def test_records_and_offsets_are_what_the_codec_reads(log: PartitionLog, version
 
 @pytest.mark.parametrize("version", range(FIRST_FLEXIBLE_VERSION, 19))
 def test_a_diverging_epoch_is_told_in_a_tag(version: int) -> None:
-    read = PartitionRead(0, Error.NONE)
+    read = Notice(0, Error.NONE)
     read.diverging = (3, 17)
     parts = encode_answer(version, 42, [(topic_of(version), [read])])
     (partition,) = decode(assemble(parts), version).responses[0].partitions
