@@ -17,7 +17,13 @@ from struct import error as StructError  # noqa: N812 (an exception class in all
 from typing import TYPE_CHECKING
 
 from barnabas.broker.api.environments import ProduceEnvironment
-from barnabas.broker.api.produce.produce_appending import Appending, refuse_all, refused, settle_all
+from barnabas.broker.api.produce.produce_appending import (
+    Appending,
+    leaders_tags,
+    refuse_all,
+    refused,
+    settle_all,
+)
 from barnabas.broker.api.produce.produce_lanes import NO_TAGS, Lane, find_lane_end
 from barnabas.broker.api.produce.produce_pieces import append_piece, produce_in_pieces
 from barnabas.broker.api.produce.produce_transactions import (
@@ -32,6 +38,7 @@ from barnabas.broker.api.produce.produce_wire import (
     FIRST_VERSION_WITH_TOPIC_IDS,
     Answers,
     AnswerWriter,
+    PartitionAnswer,
     ProduceRequest,
     encode_answer,
     parse_classic,
@@ -51,6 +58,7 @@ from barnabas.replication.hosted import ACKS_ALL
 
 if TYPE_CHECKING:
     from barnabas.broker.api.produce.produce_transactions import Transactional
+    from barnabas.log.append_batches import Appended
     from barnabas.log.partition_log import PartitionLog
     from barnabas.net.connection import Connection
     from barnabas.replication.replica_manager import ReplicaManager
@@ -80,7 +88,7 @@ def produce(
     lane_end = find_lane_end(frame, body, version)
     if lane_end:
         lane = environment.lanes.get(frame, body, lane_end, version)
-        if lane is not None and produce_in_lane(lane, connection, version, frame, lane_end):
+        if lane is not None and produce_in_lane(environment, lane, connection, version, frame, lane_end):
             return
     request = parse_request(frame, body, version)
     if len(frame) > BYTES_AT_ONCE and request.has_several_batches:
@@ -111,13 +119,25 @@ def parse_request(frame: memoryview, body: int, version: int) -> ProduceRequest:
         raise DecodeError(f"PRODUCE v{version} is malformed: {error}") from error
 
 
-def produce_in_lane(lane: Lane, connection: Connection, version: int, frame: memoryview, lane_end: int) -> bool:
-    """The short way for what nearly every request is: one batch, for a partition that was written to before, which
-    can be acknowledged at once. Returns False, with nothing done, for any other request."""
+def produce_in_lane(
+    environment: ProduceEnvironment,
+    lane: Lane,
+    connection: Connection,
+    version: int,
+    frame: memoryview,
+    lane_end: int,
+) -> bool:
+    """The short way for what nearly every request is: one batch, for a partition that was written to before. Returns
+    False, with nothing done, for any other request."""
     hosted = lane.hosted
+    state = hosted.state
     length, position = read_uvarint(frame, lane_end)
     batch_end = position + length - 1
-    if hosted.log.config.flush_messages != NEVER_FLUSH or len(hosted.state.isr) != 1 or frame[batch_end:] != NO_TAGS:
+    if (
+        hosted.log.config.flush_messages != NEVER_FLUSH
+        or state.leader_id != state.local_id
+        or frame[batch_end:] != NO_TAGS
+    ):
         return False
     batch = frame[position:batch_end]
     if is_transactional(batch) and (not lane.has_transactional_id or not is_open(hosted, batch)):
@@ -128,7 +148,10 @@ def produce_in_lane(lane: Lane, connection: Connection, version: int, frame: mem
         answers: Answers = [(lane.topic, [refused(lane.index, error)])]
         connection.reply_bytes(encode_answer(version, connection.correlation_id, answers))
         return True
-    connection.reply_bytes(lane.encode(connection.correlation_id, appended))
+    if state.commits_alone or lane.acks == 1:
+        connection.reply_bytes(lane.encode(connection.correlation_id, appended))
+    else:
+        DelayedInLane(environment, connection, version, lane, appended).wait_for_replicas()
     return True
 
 
@@ -148,7 +171,7 @@ def produce_at_once(replicas: ReplicaManager, connection: Connection, version: i
                 hosted is None
                 or hosted.topic in INTERNAL_TOPICS
                 or hosted.log.config.flush_messages != NEVER_FLUSH
-                or len(hosted.state.isr) != 1
+                or not (hosted.state.commits_alone or (acks == 1 and hosted.state.is_leader))
                 or len(batch) < HEADER_SIZE
                 or batch[LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT
             ):
@@ -195,7 +218,9 @@ class Writing:
                 slot.fill([])
             delayed.wait_for(to_flush)
         else:
-            encoded = encode_answer(self.appending.version, self.correlation_id, answers)
+            version = self.appending.version
+            tags = leaders_tags(self.appending.environment.replicas, self.connection, version, answers)
+            encoded = encode_answer(version, self.correlation_id, answers, tags)
             if slot is None:
                 self.connection.reply_bytes(encoded)
             else:
@@ -249,6 +274,52 @@ class UnverifiedProduce(Slot):
     def cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
+
+
+class DelayedInLane(Slot):
+    """A batch that was appended in a lane, and waits for the in-sync replicas."""
+
+    __slots__ = ("_appended", "_correlation_id", "_environment", "_lane", "_leader_epoch", "_outcome", "_version")
+
+    def __init__(
+        self, environment: ProduceEnvironment, connection: Connection, version: int, lane: Lane, appended: Appended
+    ) -> None:
+        super().__init__(connection)
+        self._environment = environment
+        self._version = version
+        self._correlation_id = connection.correlation_id
+        self._lane = lane
+        self._appended = appended
+        self._leader_epoch = lane.hosted.state.leader_epoch
+        self._outcome: Error | None = None
+
+    def wait_for_replicas(self) -> None:
+        self.connection.line_up(self)
+        if self.is_ready():
+            self.complete()
+        else:
+            self._environment.purgatory.park(self, self._lane.timeout_ms, [self._lane.hosted.watchers])
+
+    def is_ready(self) -> bool:
+        self._outcome = self._lane.hosted.outcome(self._appended.last_offset + 1, self._leader_epoch)
+        return self._outcome is not None
+
+    def complete(self) -> None:
+        lane, appended = self._lane, self._appended
+        if self._outcome is None:
+            self.is_ready()
+        if self._outcome is Error.NONE:
+            self.fill([lane.encode(self._correlation_id, appended)])
+            return
+        answer = PartitionAnswer(lane.index)
+        answer.error = Error.REQUEST_TIMED_OUT if self._outcome is None else self._outcome
+        answer.base_offset, answer.last_offset, answer.log_append_time, answer.log_start, _ = appended
+        answers: Answers = [(lane.topic, [answer])]
+        tags = leaders_tags(self._environment.replicas, self.connection, self._version, answers)
+        self.fill([encode_answer(self._version, self._correlation_id, answers, tags)])
+
+    def cancel(self) -> None:
+        self._environment.purgatory.cancel(self)
 
 
 class DelayedProduce(Slot):
@@ -308,4 +379,5 @@ class DelayedProduce(Slot):
         self._environment.purgatory.cancel(self)
 
     def _reply(self) -> None:
-        self.fill([encode_answer(self._version, self._correlation_id, self._answers)])
+        tags = leaders_tags(self._environment.replicas, self.connection, self._version, self._answers)
+        self.fill([encode_answer(self._version, self._correlation_id, self._answers, tags)])

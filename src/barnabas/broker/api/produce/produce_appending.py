@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.api.current_leader import leader_endpoints
 from barnabas.broker.api.produce.produce_transactions import LOW_ATTRIBUTES_AT
-from barnabas.broker.api.produce.produce_wire import FIRST_VERSION_WITH_TOPIC_IDS, PartitionAnswer
+from barnabas.broker.api.produce.produce_wire import (
+    FIRST_VERSION_WITH_CURRENT_LEADER,
+    FIRST_VERSION_WITH_TOPIC_IDS,
+    NO_TAGS,
+    PartitionAnswer,
+)
 from barnabas.metadata.topic_names import INTERNAL_TOPICS
 from barnabas.protocol.compression import Codec
 from barnabas.protocol.errors import Error, KafkaError
@@ -15,6 +21,7 @@ if TYPE_CHECKING:
     from barnabas.broker.api.environments import ProduceEnvironment
     from barnabas.broker.api.produce.produce_transactions import Transactional
     from barnabas.broker.api.produce.produce_wire import Answers, ProduceRequest
+    from barnabas.net.connection import Connection
     from barnabas.replication.replica_manager import ReplicaManager
 
 FIRST_VERSION_WITH_ZSTD = 7
@@ -101,6 +108,24 @@ def refused(index: int, error: KafkaError) -> PartitionAnswer:
     answer = PartitionAnswer(index)
     answer.error, answer.message = error.error, error.message
     return answer
+
+
+def name_leaders(replicas: ReplicaManager, version: int, answers: Answers) -> list[int]:
+    """Tells a producer that wrote to the wrong broker which broker leads. Returns all these leaders."""
+    leaders: list[int] = []
+    for topic, partitions in answers:
+        for answer in partitions:
+            if answer.error == Error.NOT_LEADER_OR_FOLLOWER and version >= FIRST_VERSION_WITH_CURRENT_LEADER:
+                is_by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS
+                answer.leader = replicas.leader_of(topic, answer.index, is_by_id=is_by_id)
+                leaders.append(answer.leader[0])
+    return leaders
+
+
+def leaders_tags(replicas: ReplicaManager, connection: Connection, version: int, answers: Answers) -> bytes:
+    """The tags at the end of an answer: where the leaders are that it names, if any."""
+    leaders = name_leaders(replicas, version, answers)
+    return leader_endpoints(replicas, leaders, connection.listener.name) if leaders else NO_TAGS
 
 
 def settle_all(answers: Answers) -> bool:

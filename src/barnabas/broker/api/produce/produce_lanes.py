@@ -27,7 +27,7 @@ NO_TAGS = b"\0\0\0"
 _SHORT_SIZE_MAX = 0x7F
 """The largest size that takes one byte."""
 _ONE_ELEMENT = 2
-_ACKS = Struct(">h")
+_ACKS_TIMEOUT = Struct(">hi")
 _INDEX = Struct(">i")
 _FRAME = Struct(">ii")
 _ANSWER = Struct(">ihqqq")
@@ -36,13 +36,14 @@ _ANSWER_TAIL = b"\x01\0\0\0\0\0\0\0\0"
 
 
 class Lane:
-    __slots__ = ("_head", "_size", "acks", "has_transactional_id", "hosted", "index", "topic")
+    __slots__ = ("_head", "_size", "acks", "has_transactional_id", "hosted", "index", "timeout_ms", "topic")
 
     def __init__(
         self,
         topic: bytes,
         index: int,
         acks: int,
+        timeout_ms: int,
         hosted: HostedPartition,
         version: int,
         *,
@@ -52,6 +53,7 @@ class Lane:
         self.has_transactional_id = has_transactional_id
         self.index = index
         self.acks = acks
+        self.timeout_ms = timeout_ms
         self.hosted = hosted
         named = topic if version >= FIRST_VERSION_WITH_TOPIC_IDS else bytes([len(topic) + 1]) + topic
         self._head = b"\0\x02" + named + b"\x02"
@@ -109,7 +111,7 @@ class Lanes:
 
     def _open(self, key: bytes, version: int, lanes: dict[bytes, Lane]) -> Lane | None:
         start = max(key[0], 1)
-        acks = _ACKS.unpack_from(key, start)[0]
+        acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(key, start)
         index = _INDEX.unpack_from(key, len(key) - 4)[0]
         if acks not in (1, ACKS_ALL):
             return None
@@ -125,7 +127,7 @@ class Lanes:
             return None
         if len(lanes) >= LANES_MAX:
             lanes.clear()
-        lane = lanes[key] = Lane(topic, index, acks, hosted, version, has_transactional_id=key[0] > 0)
+        lane = lanes[key] = Lane(topic, index, acks, timeout_ms, hosted, version, has_transactional_id=key[0] > 0)
         return lane
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from barnabas.broker.api.produce.produce_appending import Appending, refuse_all, settle_all
+from barnabas.broker.api.current_leader import leader_addresses
+from barnabas.broker.api.produce.produce_appending import Appending, name_leaders, refuse_all, settle_all
 from barnabas.broker.api.produce.produce_transactions import begin, sole_producer, transactional_producers
 from barnabas.broker.api.produce.produce_wire import FIRST_VERSION_WITH_TOPIC_IDS, ProduceRequest
 from barnabas.net.connection import BadRequestError
@@ -53,13 +54,20 @@ async def produce_in_pieces(
     except KafkaError as error:
         refusal = error
     response = None
+    leaders: set[int] = set()
     async for piece in request.pieces():
         if refusal is None:
             response = await request.call(handler, environment, piece, caller)
+            leaders.update(named_leaders(response))
         else:
             response = answer_to(piece, refuse_all(as_parsed(piece, caller.api_version), refusal))
         await request.add(response.responses)
-    return [] if request.root.acks == 0 else response
+    if request.root.acks == 0:
+        return []
+    if leaders and response is not None:
+        addresses = leader_addresses(environment.replicas, leaders, caller.listener.name)
+        response.node_endpoints = [m.ProduceResponse.NodeEndpoint(**each._asdict()) for each in addresses]
+    return response
 
 
 async def append_piece(environment: ProduceEnvironment, piece: m.ProduceRequest, caller: Caller) -> m.ProduceResponse:
@@ -81,6 +89,7 @@ async def append_piece(environment: ProduceEnvironment, piece: m.ProduceRequest,
     await flush(environment.flusher, partitions)
     if request.acks == ACKS_ALL and not settle_all(answers):
         await Replicating(answers).wait(environment.purgatory, request.timeout_ms)
+    name_leaders(environment.replicas, version, answers)
     return answer_to(piece, answers)
 
 
@@ -150,26 +159,39 @@ class Replicating(Parked):
             self._done.set_exception(RuntimeError("the acknowledgement of batches failed in the node"))
 
 
+def named_leaders(response: m.ProduceResponse) -> set[int]:
+    """The leaders that it names for partitions that this broker does not lead."""
+    return {
+        each.current_leader.leader_id
+        for topic in response.responses
+        for each in topic.partition_responses
+        if each.error_code == Error.NOT_LEADER_OR_FOLLOWER
+    }
+
+
 def answer_to(piece: m.ProduceRequest, answers: Answers) -> m.ProduceResponse:
     topic_response = m.ProduceResponse.TopicProduceResponse
-    partition_response = m.ProduceResponse.PartitionProduceResponse
     return m.ProduceResponse(
         responses=[
             topic_response(
                 name=topic.name,
                 topic_id=topic.topic_id,
-                partition_responses=[
-                    partition_response(
-                        index=answer.index,
-                        error_code=answer.error,
-                        base_offset=answer.base_offset,
-                        log_append_time_ms=answer.log_append_time,
-                        log_start_offset=answer.log_start,
-                        error_message=answer.message,
-                    )
-                    for answer in of_topic
-                ],
+                partition_responses=[partition_answer(answer) for answer in of_topic],
             )
             for topic, (_, of_topic) in zip(piece.topic_data, answers, strict=True)
         ]
     )
+
+
+def partition_answer(answer: PartitionAnswer) -> m.ProduceResponse.PartitionProduceResponse:
+    response = m.ProduceResponse.PartitionProduceResponse(
+        index=answer.index,
+        error_code=answer.error,
+        base_offset=answer.base_offset,
+        log_append_time_ms=answer.log_append_time,
+        log_start_offset=answer.log_start,
+        error_message=answer.message,
+    )
+    if answer.leader is not None:
+        response.current_leader.leader_id, response.current_leader.leader_epoch = answer.leader
+    return response

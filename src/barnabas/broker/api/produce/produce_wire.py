@@ -10,6 +10,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from barnabas.broker.api.current_leader import write_leader
 from barnabas.net.large_requests import TooMuchAtOnceError
 from barnabas.protocol.codec import DecodeError
 from barnabas.protocol.errors import Error
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 FIRST_VERSION_WITH_LOG_START = 5
 FIRST_VERSION_WITH_MESSAGES = 8
 FIRST_FLEXIBLE_VERSION = 9
+FIRST_VERSION_WITH_CURRENT_LEADER = 10
 FIRST_VERSION_WITH_TOPIC_IDS = 13
+CURRENT_LEADER_TAG = 0
+NO_TAGS = b"\0"
 
 _I16 = Struct(">h")
 _I32 = Struct(">i")
@@ -64,6 +68,7 @@ class PartitionAnswer:
         "hosted",
         "index",
         "last_offset",
+        "leader",
         "leader_epoch",
         "log_append_time",
         "log_start",
@@ -81,6 +86,8 @@ class PartitionAnswer:
         self.leader_epoch = -1
         """In which the batch was appended."""
         self.hosted: HostedPartition | None = None
+        self.leader: tuple[int, int] | None = None
+        """The partition's leader and its epoch, if the client asked the wrong broker."""
         self._is_settled = False
 
     def settle(self) -> bool:
@@ -198,10 +205,11 @@ def skip_tags(frame: memoryview, position: int) -> int:
 # ── writing answers ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def encode_answer(version: int, correlation_id: int, answers: Answers) -> bytes:
+def encode_answer(version: int, correlation_id: int, answers: Answers, tags: bytes = NO_TAGS) -> bytes:
+    """`tags` are those at the end, in flexible versions."""
     out = bytearray(8)
     if version >= FIRST_FLEXIBLE_VERSION:
-        write_flexible(out, version, answers)
+        write_flexible(out, version, answers, tags)
     else:
         write_classic(out, version, answers)
     _FRAME.pack_into(out, 0, len(out) - 4, correlation_id)
@@ -229,14 +237,14 @@ def write_classic(out: bytearray, version: int, answers: Answers) -> None:
     out += b"\0\0\0\0"
 
 
-def write_flexible(out: bytearray, version: int, answers: Answers) -> None:
+def write_flexible(out: bytearray, version: int, answers: Answers, tags: bytes) -> None:
     writer = AnswerWriter(version, len(answers))
     for topic, partitions in answers:
         writer.begin_topic(topic, len(partitions))
         for answer in partitions:
             writer.add(answer)
         writer.end_topic()
-    out += writer.body()
+    out += writer.body(tags)
 
 
 class AnswerWriter:
@@ -262,21 +270,28 @@ class AnswerWriter:
     def add(self, answer: PartitionAnswer) -> None:
         out = self._out
         out += _ANSWER_V5.pack(answer.index, answer.error, answer.base_offset, answer.log_append_time, answer.log_start)
-        if answer.message is None:
+        if answer.message is None and answer.leader is None:
             out += NO_ERRORS
+            return
+        out.append(1)
+        if answer.message is None:
+            out.append(0)
         else:
             text = answer.message.encode()
-            out.append(1)
             write_uvarint(out, len(text) + 1)
             out += text
+        if answer.leader is None:
             out.append(0)
+        else:
+            out.append(1)
+            write_leader(out, CURRENT_LEADER_TAG, answer.leader)
 
     def end_topic(self) -> None:
         self._out.append(0)
 
-    def body(self) -> bytes:
-        """What follows the correlation id."""
-        return bytes(self._out) + b"\0\0\0\0\0"
+    def body(self, tags: bytes = NO_TAGS) -> bytes:
+        """What follows the correlation id. There is no throttling."""
+        return bytes(self._out) + b"\0\0\0\0" + tags
 
     def finish(self, correlation_id: int) -> bytes:
         body = self.body()

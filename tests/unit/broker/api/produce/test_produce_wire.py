@@ -131,7 +131,7 @@ def test_a_lane_answers_with_the_bytes_of_the_long_way(version: int) -> None:
     topic = TOPIC_ID if version >= FIRST_VERSION_WITH_TOPIC_IDS else b"topic"
     long_way = PartitionAnswer(3)
     long_way.base_offset, long_way.log_append_time, long_way.log_start = 100, -1, 5
-    lane = Lane(topic, 3, 1, None, version, has_transactional_id=False)  # type: ignore[arg-type]
+    lane = Lane(topic, 3, 1, 1000, None, version, has_transactional_id=False)  # type: ignore[arg-type]
     assert lane.encode(42, Appended(100, 109, -1, 5, False)) == encode_answer(version, 42, [(topic, [long_way])])
 
 
