@@ -183,11 +183,11 @@ ELSEWHERE = ("controller.listener.names=CONTROLLER", "controller.quorum.bootstra
     ],
     ids=lambda settings: settings[0],
 )
-def test_a_node_that_needs_others_is_refused_and_touches_no_folder(tmp_path: Path, settings: list[str]) -> None:
+def test_a_node_that_needs_others_is_not_formatted_by_itself(tmp_path: Path, settings: list[str]) -> None:
     words = [word for setting in ["node.id=1", *settings] for word in ("--set", setting)]
     complaint = refused("--data-dir", str(tmp_path / "data"), *ANY_PORT, *words)
-    assert settings[0] in complaint
-    assert "clusters of several nodes are not supported yet" in complaint
+    assert "No readable meta.properties files found" in complaint
+    assert "barnabas format --cluster-id CLUSTER_ID --config FILE" in complaint
     assert not (tmp_path / "data").exists()
 
 

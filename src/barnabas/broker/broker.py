@@ -44,7 +44,7 @@ from barnabas.replication.throttle import QuotaWindows
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from barnabas.broker.controller_channel import ControllerChannel
+    from barnabas.broker.controller_channel import ForwardingChannel
     from barnabas.config.broker_config import BrokerConfig
     from barnabas.config.topic_config import TopicConfig
     from barnabas.log.folder.checkpoints import TopicPartition
@@ -70,7 +70,7 @@ class BrokerEnvironment(NamedTuple):
     metadata_folder: str
     """The folder that holds the metadata log, which may be one of them."""
     publisher: ImagePublisher
-    channel: ControllerChannel
+    channel: ForwardingChannel
     clock: Clock
     disk: Disk
     random: Random
@@ -236,6 +236,7 @@ class Broker:
             self._channel,
             self._publisher,
             heartbeat_interval_ms=self._settings.config.broker_heartbeat_interval_ms,
+            registration_timeout_ms=self._settings.config.initial_broker_registration_timeout_ms,
             on_failure=self._environment.on_failure,
         )
         await self._lifecycle.start()
@@ -298,7 +299,8 @@ class Broker:
         await take_step(self._maintenance.stop())
         if self._lifecycle is not None:
             # Without a controller, nobody can grant a controlled shutdown.
-            await take_step(self._lifecycle.stop() if self._has_controller else self._lifecycle.abandon())
+            is_controlled = self._has_controller and self._settings.config.controlled_shutdown_enable
+            await take_step(self._lifecycle.stop() if is_controlled else self._lifecycle.abandon())
         await take_step(self._replicas.stop_replicating())
         await take_step(self._directories.close())
         self._transactions.close()

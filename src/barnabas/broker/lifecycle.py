@@ -36,6 +36,19 @@ _RETRIABLE = (Error.NOT_CONTROLLER, Error.DUPLICATE_BROKER_REGISTRATION, Error.R
 """A controller may be between two leaderships, or still wait for the session of this broker's last incarnation."""
 
 
+_HINTS = {
+    Error.INCONSISTENT_CLUSTER_ID: ": the folders of this node belong to another cluster",
+    Error.INVALID_REGISTRATION: ": one of its folders belongs to another broker; was it copied from there?",
+    Error.UNSUPPORTED_VERSION: ": it does not support the cluster's feature levels",
+}
+COMPLAINT_S = 5.0
+"""How often the same refusal is logged."""
+
+
+class RegistrationError(Exception):
+    """The broker cannot become a part of the cluster; the message says why."""
+
+
 class BrokerIdentity(NamedTuple):
     """What a broker registers with."""
 
@@ -62,6 +75,7 @@ class BrokerLifecycle:
         publisher: ImagePublisher,
         *,
         heartbeat_interval_ms: int = 2000,
+        registration_timeout_ms: int = 60_000,
         stop_timeout_ms: int = 10_000,
         on_failure: Callable[[BaseException], None] | None = None,
     ) -> None:
@@ -71,10 +85,14 @@ class BrokerLifecycle:
         self._channel = channel
         self._publisher = publisher
         self._interval_s = heartbeat_interval_ms / 1000
+        self._registration_timeout_s = registration_timeout_ms / 1000
         self._stop_timeout_s = stop_timeout_ms / 1000
         self._on_failure = on_failure
         self._epoch = NO_EPOCH
         self._heartbeats: asyncio.Task[None] | None = None
+        self._last_refusal: Error | None = None
+        self._next_complaint = 0.0
+        self._complained_of = Error.NONE
         self._failed_directories: list[Uuid] = []
         self._has_news = asyncio.Event()
         """Set if the next heartbeat should be sent at once."""
@@ -90,6 +108,33 @@ class BrokerLifecycle:
         self._epoch = response.broker_epoch
         return self._epoch
 
+    async def _register_first(self) -> None:
+        """Registers the broker, or raises RegistrationError with the reason when its time is up."""
+        try:
+            async with asyncio.timeout(self._registration_timeout_s):
+                await self.register()
+        except TimeoutError:
+            raise RegistrationError(
+                f"broker {self._identity.broker_id} could not register within {self._registration_timeout_s:g} s "
+                f"(initial.broker.registration.timeout.ms): {self._refusal_text()}"
+            ) from None
+        except KafkaError as error:
+            raise RegistrationError(
+                f"the controller refused broker {self._identity.broker_id}: {error.error.name}"
+                f"{_HINTS.get(error.error, '')}"
+            ) from error
+
+    def _refusal_text(self) -> str:
+        """Why the last attempt to register failed, and who has this broker's id if somebody has."""
+        if self._last_refusal is not Error.DUPLICATE_BROKER_REGISTRATION:
+            return "no controller answered" if self._last_refusal is None else self._last_refusal.name
+        holder = self._publisher.image.brokers.get(self._identity.broker_id)
+        where = ", ".join(f"{each.host}:{each.port}" for each in holder.endpoints) if holder is not None else "unknown"
+        return (
+            f"{self._last_refusal.name}: another broker with the id {self._identity.broker_id} is alive at {where}: "
+            "give this node another node.id and other folders, or stop that one"
+        )
+
     def directory_failed(self, directory: Uuid) -> None:
         """A data folder has failed. The controller is told at once, and again with every heartbeat."""
         self._failed_directories.append(directory)
@@ -98,17 +143,18 @@ class BrokerLifecycle:
     async def unfence(self) -> None:
         """Returns when the broker is unfenced in its own image: it may lead, and its topics have leaders."""
         while True:
-            response = await self._until_answered(self._heartbeat())
+            request = self._heartbeat()
+            response = await self._until_answered(request)
             if not response.is_fenced:
                 break
             # Only an image that has not yet reached the registration keeps a broker fenced.
-            await self._publisher.wait_for_offset(self._publisher.image.offset + 1)
+            await self._publisher.wait_for_offset(request.current_metadata_offset + 1)
         logger.info("broker %d is unfenced with epoch %d", self._identity.broker_id, self._epoch)
         self._heartbeats = asyncio.create_task(self._beat(), name="broker heartbeats")
         self._heartbeats.add_done_callback(self._heartbeats_ended)
 
     async def start(self) -> None:
-        await self.register()
+        await self._register_first()
         await self.unfence()
 
     async def stop(self) -> None:
@@ -154,8 +200,12 @@ class BrokerLifecycle:
             await self._until_due()
             response = await self._channel.send(self._heartbeat())
             error = Error(response.error_code)
+            if error is Error.NOT_CONTROLLER:
+                # The session goes on meanwhile, so the next controller is told as soon as there is one.
+                self._has_news.set()
+                await asyncio.sleep(_RETRY_MS / 1000)
             if error is not Error.NONE:
-                logger.warning("a heartbeat of broker %d was refused: %s", self._identity.broker_id, error.name)
+                self._complain("a heartbeat of broker %d was refused: %s", error)
             stale_count = stale_count + 1 if error is Error.STALE_BROKER_EPOCH else 0
             if stale_count >= STALE_HEARTBEATS_MAX:
                 # The new registration is fenced; the next heartbeat asks to be unfenced, as every one does.
@@ -185,10 +235,17 @@ class BrokerLifecycle:
                 return response
             if error not in _RETRIABLE:
                 raise KafkaError(error, f"the controller refused broker {self._identity.broker_id}")
-            logger.warning(
-                "the controller refused broker %d for now, will retry: %s", self._identity.broker_id, error.name
-            )
+            self._last_refusal = error
+            self._complain("the controller refused broker %d for now, will retry: %s", error)
             await asyncio.sleep(_RETRY_MS / 1000)
+
+    def _complain(self, text: str, error: Error) -> None:
+        """Now and then, as long as the reason is the same."""
+        now = asyncio.get_running_loop().time()
+        is_due = now >= self._next_complaint or error is not self._complained_of
+        if is_due:
+            self._next_complaint, self._complained_of = now + COMPLAINT_S, error
+        logger.log(logging.WARNING if is_due else logging.DEBUG, text, self._identity.broker_id, error.name)
 
     def _registration(self) -> m.BrokerRegistrationRequest:
         request, identity = m.BrokerRegistrationRequest, self._identity

@@ -26,8 +26,6 @@ from barnabas.cli.command_line import (
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import require_plaintext, require_plaintext_quorum
 from barnabas.config.properties import PropertiesError, parse_properties
-from barnabas.config.settings import CLUSTERS_RUN
-from barnabas.config.sole_node import require_sole_node
 from barnabas.config.startup import replace_broker_listeners
 from barnabas.config.values import ConfigError
 
@@ -79,8 +77,6 @@ def run(arguments: Sequence[str]) -> int:
         config, warnings = load_config(options)
         require_plaintext((*config.listeners, *config.controller_listeners))
         require_plaintext_quorum(config.quorum_listener)
-        if not CLUSTERS_RUN:
-            require_sole_node(config)
     except ConfigError as error:
         raise CommandError(f"{error}{command_line_form(error, options)}") from error
     refuse_folder_of_cluster(config.log_dirs)
@@ -183,7 +179,7 @@ def serve(config: BrokerConfig) -> int:
     from barnabas.node import node
 
     try:
-        return node.run(config, on_ready=announce)
+        return node.run(config, on_ready=announce, on_broker_stopped=announce_broker_stopped)
     except OSError as error:
         raise CommandError(system_error_text(error)) from error
     except start_errors() as error:
@@ -193,6 +189,7 @@ def serve(config: BrokerConfig) -> int:
 def start_errors() -> tuple[type[Exception], ...]:
     """Errors about a folder or a setting. Anything else is a bug of ours and deserves its stack trace."""
     from barnabas.broker.directories import FailedFolderError
+    from barnabas.broker.lifecycle import RegistrationError
     from barnabas.controller.controller_node import ForeignQuorumError
     from barnabas.log.folder.checkpoints import CheckpointError
     from barnabas.log.folder.data_dir import FolderInUseError
@@ -202,6 +199,7 @@ def start_errors() -> tuple[type[Exception], ...]:
     from barnabas.node.folders import FolderError
     from barnabas.raft.metadata_batches import NewerMetadataError
     from barnabas.raft.metadata_log import DamagedMetadataError, MissingMetadataError
+    from barnabas.raft.quorum_client import ForeignClusterError, NodeIdInUseError
     from barnabas.raft.quorum_state import QuorumStateError
     from barnabas.raft.snapshots import CorruptCheckpointError
 
@@ -213,11 +211,14 @@ def start_errors() -> tuple[type[Exception], ...]:
         FailedFolderError,
         FolderError,
         FolderInUseError,
+        ForeignClusterError,
         ForeignQuorumError,
         MetaPropertiesError,
         MissingMetadataError,
         NewerMetadataError,
+        NodeIdInUseError,
         QuorumStateError,
+        RegistrationError,
         ReplayError,
         UnsupportedMetadataVersionError,
     )
@@ -227,6 +228,11 @@ def system_error_text(error: OSError) -> str:
     """The system's message without the error number, and the file that it is about."""
     text = error.strerror or str(error)
     return f"{error.filename}: {text}" if error.filename else text
+
+
+def announce_broker_stopped() -> None:
+    """The answer to SIGUSR1: the broker has left the cluster, the controller goes on."""
+    print("barnabas broker stopped", flush=True, file=sys.stdout)
 
 
 def announce(listeners: Iterable[Listener]) -> None:

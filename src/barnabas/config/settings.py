@@ -33,7 +33,7 @@ READ_ONLY = "read-only"
 PER_BROKER = "per-broker"
 CLUSTER_WIDE = "cluster-wide"
 
-CLUSTERS_RUN = False
+CLUSTERS_RUN = True
 """Whether nodes form clusters in this version: then the settings with the flag `cluster` act."""
 
 NOT_ACTING = "Accepted, but without effect in this version."

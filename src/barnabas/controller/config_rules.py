@@ -14,6 +14,7 @@ from barnabas.config.settings import BROKER, GROUP, TOPIC, ConfigError, ConfigTy
 from barnabas.config.topic_config import validate_topic_overrides
 from barnabas.config.values import format_value
 from barnabas.controller.decisions.context import ConfigEntry, DynamicLayers, Settings
+from barnabas.controller.quorum_controller import ElectionIntervals
 from barnabas.metadata.image import ResourceType
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.raft.metadata_log import MetadataLogLimits
@@ -94,6 +95,11 @@ def controller_settings(config: BrokerConfig, *, cluster_id: str, sole_broker_id
         is_unclean_election_enabled=config.unclean_leader_election_enable,
         sole_broker_id=sole_broker_id,
     )
+
+
+def election_intervals(config: BrokerConfig) -> ElectionIntervals:
+    rebalance_s = config.leader_imbalance_check_interval_seconds if config.auto_leader_rebalance_enable else None
+    return ElectionIntervals(rebalance_s, config.unclean_leader_election_interval_ms / 1000)
 
 
 def metadata_limits(config: BrokerConfig) -> MetadataLogLimits:

@@ -1,5 +1,5 @@
 """What the CONTROLLER listener serves: every request that the controller decides, those of the metadata quorum
-(`raft/wire/quorum_api`), and ApiVersions.
+(`raft/wire/quorum_api`), what brokers hand on for clients (Envelope), and ApiVersions.
 
 Requests come from other nodes and from tools that connect to controllers directly. The local broker bypasses the
 listener: its channel submits the same messages to the controller's loop.
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.controller.decisions.decide import DECIDABLE
 from barnabas.controller.describe_cluster import describe_cluster
+from barnabas.controller.envelope import answer_envelope
 from barnabas.metadata.versions import SUPPORTED_FEATURES
 from barnabas.net import api_versions
 from barnabas.net.dispatch import Route
@@ -47,6 +48,10 @@ def describe_versions(
     )
 
 
+async def envelope(controller: QuorumController, request: m.EnvelopeRequest, caller: Caller) -> m.EnvelopeResponse:
+    return await answer_envelope(controller, request, caller, CONTROLLER_ROUTES)
+
+
 CUTS: Mapping[int, Sequence[Cut]] = {
     ApiKey.CREATE_TOPICS: [Cut(("topics",), ("topics",))],
     ApiKey.DELETE_TOPICS: [
@@ -76,6 +81,7 @@ CONTROLLER_ROUTES |= QUORUM_ROUTES
 CONTROLLER_ROUTES[ApiKey.DESCRIBE_CLUSTER] = Route(
     ApiKey.DESCRIBE_CLUSTER, (0, APIS[ApiKey.DESCRIBE_CLUSTER].max_version), describe_cluster
 )
+CONTROLLER_ROUTES[ApiKey.ENVELOPE] = Route(ApiKey.ENVELOPE, (0, APIS[ApiKey.ENVELOPE].max_version), envelope)
 CONTROLLER_ROUTES[ApiKey.API_VERSIONS] = Route(ApiKey.API_VERSIONS, api_versions.VERSIONS, describe_versions)
 
 

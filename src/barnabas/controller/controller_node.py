@@ -7,7 +7,7 @@ neither a slow disk nor a large fetch delays a heartbeat, and nothing the contro
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from barnabas.controller.quorum_controller import ControllerOptions, Environment, QuorumController, Reply
 from barnabas.metadata import versions
@@ -24,13 +24,12 @@ from barnabas.raft.quorum_client import read_quorum
 from barnabas.raft.quorum_state import read_static_voters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from barnabas.metadata.image import Endpoint
     from barnabas.metadata.versions import VersionedRecord
     from barnabas.ports import LoopThread
     from barnabas.protocol.compiler.structs import Message
-    from barnabas.raft.image_publisher import ImagePublisher
     from barnabas.raft.quorum_client import OpenedQuorum
 
 __all__ = [
@@ -38,13 +37,20 @@ __all__ = [
     "ControllerOptions",
     "Environment",
     "ForeignQuorumError",
-    "LocalControllerChannel",
     "Reply",
 ]
 
 
 class ForeignQuorumError(Exception):
     """The folder belongs to a quorum that this node cannot be a part of."""
+
+
+class ControllerListeners(Protocol):
+    """The listeners of a controller. Both methods are called on its loop."""
+
+    def open(self, controller: QuorumController) -> None: ...
+
+    async def close(self) -> None: ...
 
 
 class ControllerNode:
@@ -61,6 +67,9 @@ class ControllerNode:
         self._bootstrap: list[VersionedRecord] = []
         self._thread: LoopThread | None = thread
         self._controller: QuorumController | None = None
+        self._listeners: ControllerListeners | None = None
+        self.is_alone = False
+        """Whether this node is the only voter, as of `open`."""
 
     def open(self) -> None:
         """Reads the folder into the image publisher. Never writes to the folder. May block.
@@ -87,20 +96,22 @@ class ControllerNode:
         except ReplayError as error:
             raise ReplayError(f"{self._folder} cannot be read: {error}") from error
         self._opened = opened
+        self.is_alone = opened.is_alone
+        if not opened.is_alone:
+            # Another voter may have led, and heard of this broker's last incarnation, since this node last did.
+            self._options = options._replace(settings=options.settings._replace(sole_broker_id=None))
 
-    async def start(
-        self, endpoints: Sequence[Endpoint], open_listeners: Callable[[QuorumController], None] | None = None
-    ) -> None:
+    async def start(self, endpoints: Sequence[Endpoint], listeners: ControllerListeners | None = None) -> None:
         """Starts the controller and returns when it knows what is committed: a sole voter when it is active and
         registered, any other when it has caught up with the leader.
 
-        `endpoints` are the advertised addresses of this node's CONTROLLER listeners. `open_listeners` is called on the
-        controller's loop as soon as requests can be answered: a quorum of several comes about only by these.
+        `endpoints` are the advertised addresses of this node's CONTROLLER listeners. `listeners` are opened as soon as
+        requests can be answered: a quorum of several comes about only by these.
         """
         assert self._opened is not None, "open comes before start"
         assert self._thread is not None, "stopped"
         try:
-            await asyncio.wrap_future(self._thread.submit(self._start(self._opened, endpoints, open_listeners)))
+            await asyncio.wrap_future(self._thread.submit(self._start(self._opened, endpoints, listeners)))
         except (Exception, asyncio.CancelledError):
             await self.stop()
             raise
@@ -109,14 +120,15 @@ class ControllerNode:
     async def stop(self) -> None:
         """Stops the controller after committing what was appended, and closes the log cleanly.
 
-        If the log cannot be closed, raises the error, but the thread has ended all the same.
+        A leader hands over first, and only then are its listeners closed: until another node leads, it may need this
+        one's vote. If the log cannot be closed, raises the error, but the thread has ended all the same.
         """
         thread, self._thread = self._thread, None
         if thread is None:
             return
         try:
             if self._controller is not None:
-                await asyncio.wrap_future(thread.submit(self._controller.close()))
+                await asyncio.wrap_future(thread.submit(self._close(self._controller)))
         finally:
             await thread.stop()
 
@@ -137,7 +149,7 @@ class ControllerNode:
         self,
         opened: OpenedQuorum,
         endpoints: Sequence[Endpoint],
-        open_listeners: Callable[[QuorumController], None] | None,
+        listeners: ControllerListeners | None,
     ) -> None:
         # Repairing the log may block for a while, but nothing else runs on this thread yet.
         environment = self._environment
@@ -153,9 +165,16 @@ class ControllerNode:
             bootstrap=self._bootstrap,
             current_leader=self.current_leader,
         )
-        if open_listeners is not None:
-            open_listeners(self._controller)
+        if listeners is not None:
+            listeners.open(self._controller)
+            self._listeners = listeners
         await self._controller.start()
+
+    async def _close(self, controller: QuorumController) -> None:
+        await controller.hand_over()
+        if self._listeners is not None:
+            await self._listeners.close()
+        await controller.close()
 
     def _check_voters(self, voters: VoterSet) -> None:
         """A node that does not vote has to be told where those are that do."""
@@ -185,17 +204,3 @@ class ControllerNode:
                 f"{node_id}, and by controller.quorum.voters the voters are {', '.join(map(str, named))}: use another "
                 "folder, or name the same voters"
             )
-
-
-class LocalControllerChannel:
-    """The broker's channel to the controller in the same process. Use it only on the loop that the publisher is
-    attached to."""
-
-    def __init__(self, controller: ControllerNode, publisher: ImagePublisher) -> None:
-        self._controller = controller
-        self._publisher = publisher
-
-    async def send(self, request: Message) -> Any:
-        reply = await self._controller.ask(request)
-        await self._publisher.wait_for_offset(reply.offset)
-        return reply.response

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from barnabas.controller.decisions.activation import activation_records
 from barnabas.controller.decisions.broker_transitions import fence
 from barnabas.controller.decisions.context import MAX_RECORDS_PER_BATCH, Context
-from barnabas.controller.decisions.controller_state import ControllerState
+from barnabas.controller.decisions.controller_state import ControllerState, PartitionKey, PartitionSet
 from barnabas.controller.decisions.decide import decide
+from barnabas.controller.decisions.periodic_elections import elect_preferred, elect_unclean
 from barnabas.controller.decisions.slices import joined, slices, slicing_of
 from barnabas.metadata.conversions import addresses_as, features_as
 from barnabas.metadata.versions import SUPPORTED_FEATURES, VersionedRecord
@@ -28,8 +29,16 @@ from barnabas.protocol.refusals import refusal
 from barnabas.raft.consensus.messages import Role
 from barnabas.raft.consensus.voter_sets import VoterEndpoint
 from barnabas.raft.metadata_log import MetadataLog, MetadataLogLimits
-from barnabas.raft.quorum_client import QuorumClient, QuorumEnvironment, QuorumIdentity, QuorumSettings
+from barnabas.raft.quorum_client import (
+    ForeignClusterError,
+    NodeIdInUseError,
+    QuorumClient,
+    QuorumEnvironment,
+    QuorumIdentity,
+    QuorumSettings,
+)
 from barnabas.raft.snapshotter import Snapshotter
+from barnabas.raft.wire.quorum_api import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -47,6 +56,8 @@ if TYPE_CHECKING:
     from barnabas.raft.quorum_client import OpenedQuorum
     from barnabas.raft.snapshots import Snapshot
 
+    Elect = Callable[[ControllerState, Settings, Sequence[PartitionKey]], list[VersionedRecord]]
+
 logger = logging.getLogger("barnabas.controller")
 
 MAX_REQUESTS_IN_FLIGHT = 1000
@@ -62,6 +73,15 @@ _OF_TOPICS = (m.RemoveTopicRecord, m.ClearElrRecord)
 T = TypeVar("T")
 
 
+class ElectionIntervals(NamedTuple):
+    """How often the controller holds elections of its own accord."""
+
+    rebalance_s: float | None = None
+    """`leader.imbalance.check.interval.seconds`; None without `auto.leader.rebalance.enable`."""
+    unclean_s: float | None = None
+    """`unclean.leader.election.interval.ms`"""
+
+
 class ControllerOptions(NamedTuple):
     data_folder: str
     directory_id: Uuid
@@ -69,6 +89,7 @@ class ControllerOptions(NamedTuple):
     settings: Settings
     limits: MetadataLogLimits = MetadataLogLimits()
     quorum: QuorumSettings = QuorumSettings()
+    elections: ElectionIntervals = ElectionIntervals()
 
 
 class Environment(NamedTuple):
@@ -157,15 +178,30 @@ class QuorumController:
         self.quorum_client.start()
         self._spawn(self._write_no_ops(), "metadata no-ops")
         self._spawn(self._fence_expired_brokers(), "broker sessions")
+        elections = self._options.elections
+        if elections.rebalance_s is not None:
+            work = self._hold_elections(elections.rebalance_s, lambda state: state.imbalanced, elect_preferred)
+            self._spawn(work, "preferred leaders")
+        if elections.unclean_s is not None:
+            work = self._hold_elections(elections.unclean_s, lambda state: state.leaderless, elect_unclean)
+            self._spawn(work, "unclean elections")
         self._spawn(self._register(), "controller registration")
         if not self._is_alone:
             self._spawn(self._catch_up(), "catching up")
         await self._started
 
     async def _catch_up(self) -> None:
-        await self.quorum_client.caught_up()
+        try:
+            await self.quorum_client.caught_up()
+        except (ForeignClusterError, NodeIdInUseError) as error:
+            if not self._started.done():
+                self._started.set_exception(error)
         if not self._started.done():
             self._started.set_result(None)
+
+    async def hand_over(self) -> None:
+        """Commits what was appended, and lets another voter lead."""
+        await self._driver.hand_over()
 
     async def close(self) -> None:
         """Commits what was appended and closes the log."""
@@ -193,6 +229,8 @@ class QuorumController:
         """Decides on a request and returns when the decision is committed."""
         async with self._slots:
             try:
+                if isinstance(request, m.DescribeQuorumRequest):
+                    return Reply(describe(self.quorum_client, request), self._publisher.committed.offset)
                 slicing = slicing_of(request)
                 if slicing is None:
                     return await self._decide(request)
@@ -394,6 +432,16 @@ class QuorumController:
         while interval_s > 0:
             await asyncio.sleep(interval_s)
             await self._append_in_background(lambda _: [VersionedRecord(m.NoOpRecord(), 0)])
+
+    async def _hold_elections(
+        self, interval_s: float, candidates: Callable[[ControllerState], PartitionSet], elect: Elect
+    ) -> None:
+        while True:
+            await asyncio.sleep(interval_s)
+            keys = candidates(self._state).snapshot() if self._state is not None else ()
+            for start in range(0, len(keys), RECORDS_AT_ONCE):
+                some = keys[start : start + RECORDS_AT_ONCE]
+                await self._append_in_background(lambda state, some=some: elect(state, self._settings, some))  # type: ignore[misc]
 
     async def _fence_expired_brokers(self) -> None:
         timeout_ms = self._settings.session_timeout_ms

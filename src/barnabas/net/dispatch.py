@@ -61,12 +61,13 @@ class Caller:
 
     __slots__ = ("api_version", "client_id", "correlation_id", "host", "listener")
 
-    def __init__(self, header: RequestHeader, connection: Connection) -> None:
+    def __init__(self, header: RequestHeader, host: str, listener: Listener) -> None:
         self.api_version = header.api_version
         self.correlation_id = header.correlation_id
         self.client_id = header.client_id
-        self.host = connection.peer[0]
-        self.listener: Listener = connection.listener
+        self.host = host
+        """Its address."""
+        self.listener = listener
 
 
 Handler = Callable[[Any, Any, Caller], Any]
@@ -183,7 +184,7 @@ class Dispatcher:
         self._handle_request(connection, route, header, request)
 
     def _handle_request(self, connection: Connection, route: Route, header: RequestHeader, request: Any) -> None:
-        caller = Caller(header, connection)
+        caller = Caller(header, connection.peer[0], connection.listener)
         assert route.handler is not None
         if route.is_async:
             self._start(self._answer_later(connection.reserve(), header, route, request, caller))
@@ -214,7 +215,8 @@ class Dispatcher:
             self._turns = Turns(connection.server.loop)
         classes = request_class, getattr(messages, APIS[header.api_key].response)
         request = LargeRequest(connection, header, connection.hold(frame), cut, classes, self._turns)
-        self._start(self._answer_large(connection.reserve(), header, route, request, Caller(header, connection)))
+        caller = Caller(header, connection.peer[0], connection.listener)
+        self._start(self._answer_large(connection.reserve(), header, route, request, caller))
 
     def _start(self, answering: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(answering)

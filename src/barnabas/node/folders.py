@@ -3,7 +3,8 @@
 These are the entries of `log.dirs`, where partitions go, and the folder of the metadata log, which is one of them or
 one of its own (`metadata.log.dir`). A folder belongs to one node of one cluster (`meta.properties`). A folder of
 another node or cluster, or one with data but without `meta.properties`, is rejected before anything is written. Empty
-folders are formatted for a new cluster with this node as the only voter.
+folders are formatted for a new cluster with this node as the only voter, unless its settings name other nodes: the
+folders of these are formatted by `barnabas format`, which is told the cluster's id and its voters.
 
 A folder that cannot be read, or whose `meta.properties` is damaged, is on a disk that has failed: the node starts
 without it, as long as it is not the folder of the metadata log or the last one for partitions.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.config.sole_node import is_sole_node
 from barnabas.log.folder.data_dir import DataDir
 from barnabas.log.folder.meta_properties import META_PROPERTIES, DamagedMetaPropertiesError, MetaProperties
 from barnabas.log.segments.file_names import parse_folder
@@ -59,6 +61,7 @@ def open_folders(
     """Locks every entry of `log.dirs` and the folder of the metadata log, and formats those that are new. Blocks."""
     opening = _Opening(config, controller_endpoints, disk=disk, clock=clock, random=random)
     try:
+        opening.check_formatted()
         opening.lock_all()
         opening.check_identities()
         opening.check_metadata_log()
@@ -83,6 +86,7 @@ class _Opening:
         clock: Clock,
         random: Random,
     ) -> None:
+        self._config = config
         self._node_id = config.node_id
         self._endpoints = controller_endpoints
         self._disk = disk
@@ -157,6 +161,25 @@ class _Opening:
             )
         if self._unusable:
             raise FolderError(f"a new cluster needs all its folders, and cannot use {_list(self._unusable)}")
+
+    def check_formatted(self) -> None:
+        """Only a node that is alone knows without being told what cluster it is in: a new one."""
+        paths = dict.fromkeys([self._metadata_path, *self._paths])
+        if any(self._disk.exists(f"{path}/{META_PROPERTIES}") for path in paths) or is_sole_node(self._config):
+            return
+        raise FolderError(
+            f"No readable {META_PROPERTIES} files found in {', '.join(paths)}. This node needs others, and then its "
+            f"folders are formatted before its first start: {self._format_command()}"
+        )
+
+    def _format_command(self) -> str:
+        """What to type. A file is named as an example: this node may have been configured by words."""
+        command = "barnabas format --cluster-id CLUSTER_ID --config FILE"
+        if self._config.quorum_voters:
+            return command
+        if self._config.is_controller:
+            return f"{command} --initial-controllers ID@HOST:PORT:DIRECTORY_ID,…, the same on every controller"
+        return f"{command} --no-initial-controllers"
 
     def format_new(self) -> None:
         new = {path: data_dir for path, data_dir in self._locked.items() if path not in self._metas}

@@ -1,7 +1,8 @@
-"""A node: start → serve → stop. One process with a controller and a broker in it.
+"""A node: start → serve → stop. One process with a controller, a broker, or both in it.
 
 `run` is what `barnabas start` calls. Startup goes from the inside out: ports, folders, metadata, logs, registration,
-and finally the client listeners are opened. Shutdown goes in the reverse order.
+and finally the client listeners are opened. Shutdown goes in the reverse order: the broker leaves the cluster, then the
+controller hands over to another voter.
 """
 
 from __future__ import annotations
@@ -11,29 +12,35 @@ import gc
 import logging
 import os
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import uvloop
 
 from barnabas.broker.api.client_connection import ClientConnection
 from barnabas.broker.api.registry import register_all, routes_for
 from barnabas.broker.broker import Broker, BrokerEnvironment
+from barnabas.config.sole_node import is_sole_node
 from barnabas.controller import controller_api
-from barnabas.controller.config_rules import BrokerConfigRules, controller_settings, metadata_limits
-from barnabas.controller.controller_node import ControllerNode, ControllerOptions, Environment, LocalControllerChannel
+from barnabas.controller.config_rules import BrokerConfigRules, controller_settings, election_intervals, metadata_limits
+from barnabas.controller.controller_node import ControllerNode, ControllerOptions, Environment
 from barnabas.metadata.image import Endpoint
+from barnabas.net.peer import PeerEnvironment
+from barnabas.node.controller_channel import ChannelSettings, QuorumChannel
 from barnabas.node.folders import Folders, open_folders
 from barnabas.node.listener_servers import ListenerServers
 from barnabas.ports import SystemClock, SystemDisk, SystemNetwork, SystemProcesses, SystemRandom, SystemThreads
 from barnabas.raft.image_publisher import ImagePublisher
+from barnabas.raft.observer import ObserverEnvironment, ObserverOptions, QuorumObserver
+from barnabas.raft.quorum_client import QuorumIdentity
+from barnabas.raft.quorum_config import quorum_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from barnabas.config.broker_config import BrokerConfig
     from barnabas.controller.quorum_controller import QuorumController
     from barnabas.net.endpoint import Listener
-    from barnabas.ports import LoopThread
+    from barnabas.ports import Clock, Disk, LoopThread, Network, Random, Threads
 
 YOUNG_OBJECTS = 10_000
 """How many new objects trigger a collection of the youngest, which takes a millisecond or two."""
@@ -49,7 +56,6 @@ class NodeServers:
 
     def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop, controller: LoopThread) -> None:
         self._config = config
-        self._controller = controller
         network = SystemNetwork()
         self.clients = ListenerServers(config, config.listeners, loop, network, ClientConnection)
         self.quorum = ListenerServers(config, config.controller_listeners, controller.loop, network)
@@ -77,75 +83,175 @@ class NodeServers:
     def advertised_controller(self) -> tuple[Listener, ...]:
         return self.quorum.with_ports(self._config.advertised_controller_listeners)
 
-    def open_quorum(self, controller: QuorumController) -> None:
-        """To be called on the controller's loop."""
-        self.quorum.open(controller_api.routes_for(controller))
 
-    async def close_quorum(self) -> None:
-        await self._on_controller(self.quorum.close())
+class QuorumServers:
+    """The CONTROLLER listeners of a node, for its controller to open and close on its own loop."""
 
-    async def _on_controller(self, work: Coroutine[None, None, None]) -> None:
-        await asyncio.wrap_future(self._controller.submit(work))
+    def __init__(self, servers: ListenerServers) -> None:
+        self._servers = servers
+
+    def open(self, controller: QuorumController) -> None:
+        self._servers.open(controller_api.routes_for(controller))
+
+    async def close(self) -> None:
+        await self._servers.close()
+
+
+class Ports(NamedTuple):
+    """The outside, as this process has it."""
+
+    clock: Clock
+    disk: Disk
+    random: Random
+    threads: Threads
+    network: Network
 
 
 class Node:
+    """`process.roles` decide what is in it: a broker, a controller, or both. Without a controller of its own, a node
+    follows the metadata quorum as an observer."""
+
     def __init__(self, config: BrokerConfig, folders: Folders, servers: NodeServers, thread: LoopThread) -> None:
         self.loop = asyncio.get_running_loop()
+        self._config = config
+        self._folders = folders
         self._servers = servers
         self._stopping = asyncio.Event()
         self._failure: BaseException | None = None
-        clock, disk, random, threads = SystemClock(), SystemDisk(), SystemRandom(), SystemThreads()
-        publisher = ImagePublisher(folders.cluster_id)
-        self._controller = ControllerNode(
+        self._ports = Ports(SystemClock(), SystemDisk(), SystemRandom(), SystemThreads(), SystemNetwork())
+        self._publisher = ImagePublisher(folders.cluster_id)
+        self._controller = self._make_controller(thread) if config.is_controller else None
+        self._quorum = self._controller or self._make_observer(thread)
+        self._channel = self._make_channel()
+        self._broker = self._make_broker() if config.is_broker else None
+        self._is_started = asyncio.Event()
+        self._broker_stop: asyncio.Task[None] | None = None
+
+    def _make_controller(self, thread: LoopThread) -> ControllerNode:
+        config, folders, ports = self._config, self._folders, self._ports
+        is_sole = is_sole_node(config)
+        quorum = quorum_settings(config)
+        if is_sole:
+            # Its folder says who votes. One that Kafka formatted with static voters names no other than this node.
+            quorum = quorum._replace(static_voters=(), bootstrap_servers=())
+        settings = controller_settings(
+            config, cluster_id=folders.cluster_id, sole_broker_id=config.node_id if is_sole else None
+        )
+        return ControllerNode(
             ControllerOptions(
                 folders.metadata_folder,
                 folders.metadata_directory_id,
-                controller_settings(config, cluster_id=folders.cluster_id, sole_broker_id=config.node_id),
+                settings,
                 metadata_limits(config),
+                quorum,
+                election_intervals(config),
             ),
-            Environment(publisher, BrokerConfigRules(config), disk, clock, random, threads, self._fail_from_thread),
+            Environment(
+                self._publisher,
+                BrokerConfigRules(config),
+                ports.disk,
+                ports.clock,
+                ports.random,
+                ports.threads,
+                self._fail_from_thread,
+                ports.network,
+            ),
             thread,
         )
-        self._broker = Broker(
-            config,
+
+    def _make_observer(self, thread: LoopThread) -> QuorumObserver:
+        config, folders, ports = self._config, self._folders, self._ports
+        return QuorumObserver(
+            ObserverOptions(
+                folders.metadata_folder,
+                QuorumIdentity(config.node_id, folders.metadata_directory_id, folders.cluster_id),
+                quorum_settings(config),
+                metadata_limits(config),
+            ),
+            ObserverEnvironment(
+                self._publisher,
+                ports.disk,
+                ports.clock,
+                ports.random,
+                ports.threads,
+                ports.network,
+                self._fail_from_thread,
+            ),
+            thread,
+        )
+
+    def _make_channel(self) -> QuorumChannel:
+        config, ports = self._config, self._ports
+        return QuorumChannel(
+            config.node_id,
+            self._publisher,
+            self._quorum.current_leader,
+            self._controller,
+            PeerEnvironment.of(self.loop, ports.network, ports.random),
+            ChannelSettings(
+                config.request_timeout_ms / 1000,
+                min(config.controller_socket_timeout_ms, config.broker_session_timeout_ms // 2) / 1000,
+                config.socket_connection_setup_timeout_ms / 1000,
+            ),
+        )
+
+    def _make_broker(self) -> Broker:
+        folders, ports = self._folders, self._ports
+        return Broker(
+            self._config,
             BrokerEnvironment(
                 folders.cluster_id,
                 folders.dirs,
                 folders.unusable,
                 folders.metadata_folder,
-                publisher,
-                LocalControllerChannel(self._controller, publisher),
-                clock,
-                disk,
-                random,
-                threads,
+                self._publisher,
+                self._channel,
+                ports.clock,
+                ports.disk,
+                ports.random,
+                ports.threads,
                 SystemProcesses(),
-                servers.clients.configure,
+                self._servers.clients.configure,
                 self._fail,
             ),
         )
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
-        return self._servers.advertised
+        """Where this node serves: clients if it is a broker, else the quorum."""
+        return self._servers.advertised if self._broker is not None else self._servers.advertised_controller
 
     async def start(self) -> None:
-        """Returns when clients are served. A folder that must not be used is rejected before anything is written."""
-        controller, broker, servers = self._controller, self._broker, self._servers
-        controller.open()
-        broker.subscribe()
-        opening = broker.open_logs()
-        try:
-            await controller.start(endpoints(servers.advertised_controller), servers.open_quorum)
-        finally:
-            previous_epoch = await opening
-        await broker.start(endpoints(servers.advertised), previous_epoch)
-        servers.clients.open(routes_for(broker.environments()))
+        """Returns when clients are served, or, without a broker, when the quorum has a leader that this node follows,
+        if it is not itself. A folder that must not be used is rejected before anything is written."""
+        self._quorum.open()
+        if self._broker is None:
+            await self._start_quorum()
+        else:
+            await self._start_both(self._broker)
         gc.collect()
         gc.freeze()
         # What is made for a request is gone when it is answered. Collected too early it would count as long-lived, and
         # soon have everything that there is looked through, which takes much longer than the request.
         gc.set_threshold(YOUNG_OBJECTS, 5, 50)
+        self._is_started.set()
+
+    async def _start_both(self, broker: Broker) -> None:
+        broker.subscribe()
+        opening = broker.open_logs()
+        try:
+            await self._start_quorum()
+        finally:
+            previous_epoch = await opening
+        await broker.start(endpoints(self._servers.advertised), previous_epoch)
+        self._servers.clients.open(routes_for(broker.environments()))
+
+    async def _start_quorum(self) -> None:
+        if self._controller is not None:
+            listeners = QuorumServers(self._servers.quorum)
+            await self._controller.start(endpoints(self._servers.advertised_controller), listeners)
+        elif isinstance(self._quorum, QuorumObserver):
+            await self._quorum.start()
 
     def request_stop(self) -> None:
         self._stopping.set()
@@ -159,16 +265,33 @@ class Node:
     async def stop(self) -> None:
         """A clean shutdown: leadership is handed over, clients are disconnected, everything is written and synced. If a
         step fails, the error is logged and the remaining steps are taken all the same."""
-        broker, servers = self._broker, self._servers
-        servers.clients.stop_accepting()
-        await broker.leave(self._take_step)
-        await self._take_step(servers.clients.close())
-        await broker.close(self._take_step)
-        await self._take_step(servers.close_quorum())
-        await self._take_step(self._controller.stop())
-        broker.release()
+        await self.stop_broker()
+        await self._take_step(self._channel.close())
+        await self._take_step(self._quorum.stop())
+        if self._broker is not None:
+            self._broker.release()
+        self._servers.release()
         if self._failure is None:
             logger.info("stopped cleanly")
+
+    async def stop_broker_when_started(self) -> None:
+        """Stops the broker and keeps the controller, which the brokers of other nodes may still need."""
+        await self._is_started.wait()
+        await self.stop_broker()
+
+    async def stop_broker(self) -> None:
+        if self._broker is None:
+            return
+        if self._broker_stop is None:
+            self._broker_stop = asyncio.ensure_future(self._stop_broker(self._broker))
+        await asyncio.shield(self._broker_stop)
+
+    async def _stop_broker(self, broker: Broker) -> None:
+        clients = self._servers.clients
+        clients.stop_accepting()
+        await broker.leave(self._take_step)
+        await self._take_step(clients.close())
+        await broker.close(self._take_step)
 
     async def _take_step(self, step: Awaitable[None]) -> None:
         try:
@@ -178,10 +301,11 @@ class Node:
             self._failure = self._failure or error
 
     def _fail_from_thread(self, error: Exception) -> None:
-        self.loop.call_soon_threadsafe(self._controller_failed, error)
+        self.loop.call_soon_threadsafe(self._quorum_failed, error)
 
-    def _controller_failed(self, error: Exception) -> None:
-        self._broker.controller_failed(error)
+    def _quorum_failed(self, error: Exception) -> None:
+        if self._broker is not None:
+            self._broker.controller_failed(error)
         self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
@@ -196,13 +320,21 @@ def endpoints(listeners: Iterable[Listener]) -> tuple[Endpoint, ...]:
     return tuple(Endpoint(each.name, each.host, each.port, PLAINTEXT_PROTOCOL) for each in listeners)
 
 
-def run(config: BrokerConfig, *, on_ready: Callable[[Iterable[Listener]], None]) -> int:
-    """Runs a node until it is told to stop. Returns the exit code; raises if the node cannot start."""
+def run(
+    config: BrokerConfig,
+    *,
+    on_ready: Callable[[Iterable[Listener]], None],
+    on_broker_stopped: Callable[[], None] = lambda: None,
+) -> int:
+    """Runs a node until it is told to stop. Returns the exit code; raises if the node cannot start. SIGUSR1 stops the
+    broker only; `on_broker_stopped` is called when it has left the cluster."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_run(config, on_ready))
+        return runner.run(_run(config, on_ready, on_broker_stopped))
 
 
-async def _run(config: BrokerConfig, on_ready: Callable[[Iterable[Listener]], None]) -> int:
+async def _run(
+    config: BrokerConfig, on_ready: Callable[[Iterable[Listener]], None], on_broker_stopped: Callable[[], None]
+) -> int:
     register_all()
     thread = SystemThreads().loop_thread("controller")
     servers = NodeServers(config, asyncio.get_running_loop(), thread)
@@ -216,7 +348,7 @@ async def _run(config: BrokerConfig, on_ready: Callable[[Iterable[Listener]], No
         await thread.stop()
         raise
     node = Node(config, folders, servers, thread)
-    signals = Signals(node)
+    signals = Signals(node, on_broker_stopped)
     try:
         return await _serve(node, on_ready)
     finally:
@@ -244,13 +376,17 @@ async def _serve(node: Node, on_ready: Callable[[Iterable[Listener]], None]) -> 
 
 class Signals:
     """The first SIGTERM or SIGINT starts a clean shutdown, the second ends the process at once. Process supervisors may
-    send the same signal to a process and then to its group: such an echo does not count as the second."""
+    send the same signal to a process and then to its group: such an echo does not count as the second. SIGUSR1 stops
+    the broker and keeps the controller."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, on_broker_stopped: Callable[[], None]) -> None:
         self._node = node
+        self._on_broker_stopped = on_broker_stopped
         self._first: tuple[signal.Signals, float] | None = None
+        self._broker_stop: asyncio.Task[None] | None = None
         for number in (signal.SIGTERM, signal.SIGINT):
             node.loop.add_signal_handler(number, self._on_signal, number)
+        node.loop.add_signal_handler(signal.SIGUSR1, self._on_broker_signal)
 
     def _on_signal(self, number: signal.Signals) -> None:
         now = self._node.loop.time()
@@ -262,6 +398,17 @@ class Signals:
             logger.warning("%s again: exiting immediately", number.name)
             os._exit(1)
 
+    def _on_broker_signal(self) -> None:
+        if self._broker_stop is None:
+            logger.info("SIGUSR1: stopping the broker")
+            self._broker_stop = asyncio.ensure_future(self._stop_broker())
+
+    async def _stop_broker(self) -> None:
+        await self._node.stop_broker_when_started()
+        self._on_broker_stopped()
+
     def close(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        if self._broker_stop is not None:
+            self._broker_stop.cancel()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
             self._node.loop.remove_signal_handler(number)

@@ -16,6 +16,18 @@ CHANGES_MAX = 10_000
 TOO_MANY_CHANGES = "Unable to perform excessively large batch operation."
 
 
+_RESULTS = ("topics", "responses", "results")
+"""What responses call the results of the single things that were asked for."""
+
+
+def says(response: Any, error: Error) -> bool:
+    """Whether a response has this error, for the whole request or for anything in it."""
+    if getattr(response, "error_code", Error.NONE) == error:
+        return True
+    results = (result for name in _RESULTS for result in getattr(response, name, None) or ())
+    return any(getattr(result, "error_code", Error.NONE) == error for result in results)
+
+
 def refuse_too_many(request: Message) -> Message:
     return refusal(request, KafkaError(Error.POLICY_VIOLATION, TOO_MANY_CHANGES))
 
@@ -85,6 +97,7 @@ def _plain_refusal(request: Message, code: Error) -> Message:
         "AlterPartitionRequest": m.AlterPartitionResponse,
         "AssignReplicasToDirsRequest": m.AssignReplicasToDirsResponse,
         "ElectLeadersRequest": m.ElectLeadersResponse,
+        "DescribeQuorumRequest": m.DescribeQuorumResponse,
     }
     response: Message = responses[type(request).__name__](error_code=code)
     return response

@@ -223,11 +223,7 @@ class RaftDriver:
 
     async def close(self) -> None:
         """Stops once everything that was appended has been committed, or cannot be. A leader tells the others."""
-        waiting = [pending.committed for pending in self._pending if pending.committed is not None]
-        if waiting:
-            await asyncio.wait(waiting, timeout=None if self._transport is None else HAND_OVER_S)
-        if self._core.role is Role.LEADER and len(self._core.voters) > 1 and not self._is_stopped:
-            await self._hand_over()
+        await self.hand_over()
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -626,8 +622,14 @@ class RaftDriver:
 
     # Giving up
 
-    async def _hand_over(self) -> None:
-        """Resigns, and waits until the others know it, or a moment."""
+    async def hand_over(self) -> None:
+        """Waits until everything that was appended has been committed, or cannot be. A leader of several voters then
+        resigns, and waits until the others know it, or a moment."""
+        waiting = [pending.committed for pending in self._pending if pending.committed is not None]
+        if waiting:
+            await asyncio.wait(waiting, timeout=HAND_OVER_S if len(self._core.voters) > 1 else None)
+        if self._core.role is not Role.LEADER or len(self._core.voters) == 1 or self._is_stopped:
+            return
         self.resign()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._core.timeouts.election_ms / 1000):

@@ -60,6 +60,14 @@ PROGRESS_S = 5.0
 """How often a node that is not caught up yet says how far it is."""
 
 
+class ForeignClusterError(Exception):
+    """The controllers that this node is told of are in another cluster."""
+
+
+class NodeIdInUseError(Exception):
+    """Another node of the cluster has the id of this one."""
+
+
 class NoLeaderError(WireError):
     """Nobody is known to lead the quorum."""
 
@@ -186,6 +194,7 @@ class QuorumClient:
                     settings.request_timeout_ms,
                     settings.fetch_max_bytes,
                     settings.snapshot_max_bytes,
+                    identity.endpoints,
                 ),
                 PeerEnvironment.of(loop, environment.network, environment.random),
                 identity.node_id,
@@ -265,11 +274,13 @@ class QuorumClient:
 
     async def caught_up(self) -> None:
         """Returns when this node leads, or has everything that the leader says is committed. Says now and then how
-        far it is."""
+        far it is. Raises ForeignClusterError if everybody else says that this node is none of theirs, NodeIdInUseError
+        if another node with its id leads."""
         driver, core = self.driver, self.driver.core
         next_line_s = self._clock.monotonic() + PROGRESS_S
         while not (core.is_caught_up and driver.has_handed_on and (core.role is not Role.LEADER or driver.is_leader)):
             await driver.next_step(PROGRESS_S)
+            self._check_peers()
             if self._clock.monotonic() >= next_line_s:
                 next_line_s = self._clock.monotonic() + PROGRESS_S
                 leader = self.leader
@@ -279,6 +290,21 @@ class QuorumClient:
                     state,
                     core.high_watermark,
                 )
+
+    def _check_peers(self) -> None:
+        core = self.driver.core
+        if self._peers is None or core.role is Role.LEADER:
+            return
+        if self._peers.is_foreign:
+            raise ForeignClusterError(
+                f"{self._log.folder} belongs to cluster {self.cluster_id}, but the controllers that are set are those "
+                "of another: use another folder, or name other controllers"
+            )
+        if self._peers.namesake is not None:
+            raise NodeIdInUseError(
+                f"another node with the id {core.local.id} is alive at {self._peers.namesake}, and leads the metadata "
+                "quorum: give this node another node.id and other folders, or stop that one"
+            )
 
     async def ask_leader(self, message: Message) -> Any:
         """The answer of another node that leads. Raises WireError, also if no leader is known."""

@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from barnabas.broker.lifecycle import NO_EPOCH, BrokerIdentity, BrokerLifecycle
-from barnabas.controller.controller_node import ControllerNode, ControllerOptions, Environment, LocalControllerChannel
+from barnabas.controller.controller_node import ControllerNode, ControllerOptions, Environment
 from barnabas.controller.decisions.context import Settings
 from barnabas.metadata.image import Endpoint, MetadataImage
+from barnabas.node.controller_channel import QuorumChannel
 from barnabas.ports import Clock, SystemClock, SystemRandom, SystemThreads
 from barnabas.protocol.uuids import Uuid
 from barnabas.raft.consensus.voter_sets import VoterEndpoint, VoterNode
@@ -69,7 +70,7 @@ class Node:
             self.failures.append,
         )
         self.controller = ControllerNode(options, environment, SystemThreads().loop_thread("controller"))
-        self.channel = LocalControllerChannel(self.controller, self.publisher)
+        self.channel = QuorumChannel(1, self.publisher, self.controller.current_leader, self.controller, None)
 
     @property
     def image(self) -> MetadataImage:

@@ -117,7 +117,7 @@ class QuorumNode:
 
     async def _start(self) -> None:
         if isinstance(self.node, ControllerNode):
-            await self.node.start([Endpoint("CONTROLLER", self.name, self.port, 0)], self._serve)
+            await self.node.start([Endpoint("CONTROLLER", self.name, self.port, 0)], self)
         else:
             await self.node.start()
         self.is_running = True
@@ -151,7 +151,8 @@ class QuorumNode:
         identity = QuorumIdentity(self.number, directory(self.number), self.cluster_id)
         return QuorumObserver(ObserverOptions(FOLDER, identity, self.settings, self.limits), environment, self.thread)
 
-    def _serve(self, controller: QuorumController) -> None:
+    def open(self, controller: QuorumController) -> None:
+        """Opens the CONTROLLER listener."""
         self.dispatcher = Dispatcher(routes_for(controller))
         self.server = ListenerServer(
             self.thread.loop,
@@ -166,6 +167,10 @@ class QuorumNode:
         )
         self.server.bind(50)
         self.server.open()
+
+    async def close(self) -> None:
+        await self.dispatcher.close()
+        self.server.close()
 
     def kill(self) -> None:
         """As SIGKILL and a power failure: what was not synced is lost."""

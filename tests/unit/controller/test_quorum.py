@@ -13,6 +13,7 @@ from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 from barnabas.protocol.uuids import METADATA_TOPIC_ID
 from barnabas.raft.metadata_log import MetadataLogLimits, metadata_folder
+from barnabas.raft.quorum_client import ForeignClusterError
 from barnabas.raft.snapshots import list_snapshots
 from tests.unit.controller.quorums import FOLDER, Quorum, QuorumNode, directory, registration
 
@@ -193,16 +194,15 @@ def test_a_voter_that_moves_is_found_at_its_new_address() -> None:
     quorum.agree_on(100)
 
 
-def test_a_node_of_another_cluster_is_told_so_and_never_joins(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_node_of_another_cluster_is_told_so_and_does_not_start() -> None:
     quorum = Quorum(voters=3)
     quorum.start(1, 2)
     stranger = quorum.nodes[3]
     stranger.cluster_id = "another-cluster-------"
-    with caplog.at_level(logging.WARNING, "barnabas.raft"):
-        stranger.launch()
-        quorum.run_for(20)
+    stranger.launch()
+    quorum.run_for(5)
     assert not stranger.is_running
-    assert "INCONSISTENT_CLUSTER_ID" in caplog.text
+    assert isinstance(stranger.starting.exception(), ForeignClusterError)
 
 
 def test_an_unreachable_quorum_is_named_every_few_seconds(caplog: pytest.LogCaptureFixture) -> None:

@@ -176,9 +176,10 @@ class OurController:
     async def start(self) -> None:
         self.node.open()
         async with asyncio.timeout(DEADLINE_S):
-            await self.node.start([Endpoint("CONTROLLER", HOST, self.port, 0)], self._serve)
+            await self.node.start([Endpoint("CONTROLLER", HOST, self.port, 0)], self)
 
-    def _serve(self, controller: QuorumController) -> None:
+    def open(self, controller: QuorumController) -> None:
+        """Opens the CONTROLLER listener."""
         self._server = ListenerServer(
             self._thread.loop,
             SystemNetwork(),
@@ -193,16 +194,14 @@ class OurController:
         self._server.bind(50)
         self._server.open()
 
+    async def close(self) -> None:
+        assert self._server is not None
+        self._server.close()
+
     async def stop(self) -> None:
         if self._is_stopped:
             return
         self._is_stopped = True
-
-        async def close() -> None:
-            assert self._server is not None
-            self._server.close()
-
-        await asyncio.wrap_future(self._thread.submit(close()))
         await self.node.stop()
         self.publisher.detach()
         assert self.failures == []

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from barnabas.controller.decisions.controller_state import PartitionKey
+from barnabas.controller.decisions.periodic_elections import elect_preferred, elect_unclean
 from barnabas.metadata.image import NO_LEADER, RECOVERED, RECOVERING
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
@@ -233,3 +235,35 @@ def test_an_unclean_leader_is_elected_on_request_where_there_is_no_other() -> No
     assert elect(cluster, 1, 0, 7) == [(0, Error.ELECTION_NOT_NEEDED), (7, Error.UNKNOWN_TOPIC_OR_PARTITION)]
     assert elect(cluster, 1, 0, topic="u") == [(0, Error.UNKNOWN_TOPIC_OR_PARTITION)]
     assert cluster.send(Elect(election_type=5)).error_code == Error.INVALID_REQUEST
+
+
+def test_leadership_goes_back_to_the_preferred_replica_when_that_is_in_sync_again() -> None:
+    cluster = three_brokers()
+    cluster.stop_broker(1)
+    assert cluster.partition("t").leader == 2
+    keys = cluster.state.imbalanced.snapshot()
+    assert len(keys) == 1
+    assert elect_preferred(cluster.state, cluster.settings, keys) == []
+    cluster.start_broker(1)
+    assert elect_preferred(cluster.state, cluster.settings, keys) == [], "it is not in sync yet"
+    alter_partition(cluster, [1, 2, 3])
+    (record,) = elect_preferred(cluster.state, cluster.settings, keys)
+    cluster.append([record])
+    assert cluster.partition("t").leader == 1
+    assert cluster.state.imbalanced.snapshot() == ()
+
+
+def test_a_partition_without_a_leader_gets_one_once_its_topic_allows_unclean_elections() -> None:
+    cluster = three_brokers(unclean_leader_election_enable="false")
+    alter_partition(cluster, [1])
+    cluster.stop_broker(1)
+    keys = cluster.state.leaderless.snapshot()
+    assert len(keys) == 1
+    assert elect_unclean(cluster.state, cluster.settings, keys) == []
+    change = m.IncrementalAlterConfigsRequest
+    setting = change.AlterableConfig(name="unclean.leader.election.enable", config_operation=0, value="true")
+    cluster.send(change(resources=[change.AlterConfigsResource(resource_type=2, resource_name="t", configs=[setting])]))
+    cluster.append(elect_unclean(cluster.state, cluster.settings, keys))
+    assert cluster.partition("t").leader == 2
+    gone = PartitionKey(Uuid(bytes(16)), 0)
+    assert elect_unclean(cluster.state, cluster.settings, [gone]) == []

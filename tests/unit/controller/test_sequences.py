@@ -132,6 +132,7 @@ class ClusterLife(RuleBasedStateMachine):
             assert set(state.eligible_partitions(broker_id)) == set(rebuilt.eligible_partitions(broker_id))
             assert state.leads_any(broker_id) == rebuilt.leads_any(broker_id)
         assert set(state.leaderless.snapshot()) == set(rebuilt.leaderless.snapshot())
+        assert set(state.imbalanced.snapshot()) == set(rebuilt.imbalanced.snapshot())
         assert state.metadata.topics_by_id == rebuilt.metadata.topics_by_id
         assert state.brokers == rebuilt.brokers
 

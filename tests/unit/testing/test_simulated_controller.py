@@ -7,8 +7,9 @@ import time
 from typing import TYPE_CHECKING
 
 from barnabas.broker.lifecycle import BrokerIdentity, BrokerLifecycle
-from barnabas.controller.controller_node import ControllerNode, ControllerOptions, Environment, LocalControllerChannel
+from barnabas.controller.controller_node import ControllerNode, ControllerOptions, Environment
 from barnabas.controller.decisions.context import Settings
+from barnabas.node.controller_channel import QuorumChannel
 from barnabas.protocol.errors import Error
 from barnabas.raft.image_publisher import ImagePublisher
 from barnabas.testing.clock import SimulatedClock
@@ -48,7 +49,7 @@ def run_once(seed: int) -> tuple[list[str], int, float]:
         controller = ControllerNode(options, environment, threads.loop_thread("controller"))
         controller.open()
         await controller.start([CONTROLLER])
-        channel = LocalControllerChannel(controller, publisher)
+        channel = QuorumChannel(1, publisher, controller.current_leader, controller, None)
         identity = BrokerIdentity(1, CLUSTER_ID, SeededRandom(seed).uuid(), (PLAINTEXT,), (DIRECTORY,))
         broker = BrokerLifecycle(identity, channel, publisher, heartbeat_interval_ms=2000)
         await broker.start()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from barnabas.broker.api.fetch.fetch_sessions import FetchSessions
     from barnabas.broker.api.fetch.timestamp_search import TimestampSearch
     from barnabas.broker.api.produce.produce_lanes import Lanes
-    from barnabas.broker.controller_channel import ControllerChannel
+    from barnabas.broker.controller_channel import ForwardingChannel
     from barnabas.broker.coordinators.group_coordinator import GroupCoordinator
     from barnabas.broker.coordinators.transaction_coordinator import TransactionCoordinator
     from barnabas.broker.coordinators.transaction_markers import MarkerWriter
@@ -101,6 +101,6 @@ class AdminEnvironment:
     cluster_id: str
     metadata: CurrentMetadata
     settings: CurrentConfig
-    channel: ControllerChannel
+    channel: ForwardingChannel
     topic_creations: TopicCreations
     answers: MetadataAnswers

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.api import ApiKey
 
 HANDLERS = (
+    "admin.cluster_changes",
     "admin.configs",
     "admin.describe_cluster",
     "admin.metadata",

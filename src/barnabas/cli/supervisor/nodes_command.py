@@ -14,7 +14,7 @@ from barnabas.cli.supervisor.home import Home
 from barnabas.cli.supervisor.supervision import NodePlan, Supervisor
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.cluster_layout import DECIDED
-from barnabas.config.settings import CLUSTERS_RUN, ConfigError
+from barnabas.config.settings import ConfigError
 
 if TYPE_CHECKING:
     import argparse
@@ -41,8 +41,6 @@ class ConsoleHandler(logging.Handler):
 
 def start_nodes(options: argparse.Namespace) -> int:
     """Runs until the cluster is told to stop. Returns the exit code."""
-    if options.nodes > 1 and not CLUSTERS_RUN:
-        raise CommandError(f"--nodes {options.nodes}: clusters of several nodes are not supported yet")
     from_file = read_properties(options.config) if options.config is not None else {}
     given = {**from_file, **given_by_words(options.overrides)}
     try:

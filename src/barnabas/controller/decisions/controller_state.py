@@ -72,6 +72,7 @@ class ControllerState:
         "_in_sync",
         "_led_count",
         "first_offset",
+        "imbalanced",
         "leaderless",
         "metadata",
         "registered_at",
@@ -86,6 +87,8 @@ class ControllerState:
         self._eligible: dict[int, PartitionSet] = {}
         self._led_count: dict[int, int] = {}
         self.leaderless = PartitionSet()
+        self.imbalanced = PartitionSet()
+        """Partitions that another replica than the preferred one leads."""
         self._colliding: dict[str, dict[str, None]] = {}
         self.registered_at: dict[int, int] = dict.fromkeys(image.brokers, image.offset)
         self.sessions: dict[int, Session] = {broker_id: Session(now_ms) for broker_id in image.brokers}
@@ -235,6 +238,10 @@ class ControllerState:
             self.leaderless.add(key)
         else:
             self.leaderless.discard(key)
+        if after is not None and after.leader not in (NO_LEADER, after.replicas[0]):
+            self.imbalanced.add(key)
+        else:
+            self.imbalanced.discard(key)
 
     def _add_name(self, name: str) -> None:
         if has_collision_characters(name):

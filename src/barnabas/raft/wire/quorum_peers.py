@@ -74,6 +74,8 @@ class PeerOptions(NamedTuple):
     request_timeout_ms: int = 2_000
     fetch_max_bytes: int = 8 * 1024 * 1024
     snapshot_max_bytes: int = 8 * 1024 * 1024
+    own_endpoints: tuple[VoterEndpoint, ...] = ()
+    """Where this node is, so that it does not count as one of those that it asks."""
 
 
 class QuorumPeers:
@@ -87,6 +89,10 @@ class QuorumPeers:
         self._others: dict[Address, Peer] = {}
         self._next_server = 0
         self._failures: dict[Address, str] = {}
+        self.namesake: Address | None = None
+        """Where a leader with the id of this node was last fetched from."""
+        self._foreign: set[Address] = set()
+        """Who said last that it is in another cluster."""
         self._failing_since: float | None = None
         self._next_complaint = 0.0
         self.voters: Callable[[], VoterSet] | None = None
@@ -110,6 +116,8 @@ class QuorumPeers:
         if top_error is not Error.NONE and not isinstance(outbound.request, UpdateVoterRequest):
             reason = f"{name} at {address} refused {type(message).__name__}: {top_error.name}"
             self._failed(address, reason)
+            if top_error is Error.INCONSISTENT_CLUSTER_ID:
+                self._foreign.add(address)
             raise RequestError(reason, is_unreachable=False)
         try:
             response = self._understand(outbound, answer)
@@ -118,6 +126,8 @@ class QuorumPeers:
             self._failed(address, reason)
             raise RequestError(reason, is_unreachable=False) from error
         self._succeeded(address)
+        if isinstance(response, FetchResponse) and response.head.error is Error.NONE:
+            self.namesake = address if response.head.leader_id == self._local_id else None
         return response
 
     async def send(self, endpoint: VoterEndpoint, name: str, message: Message) -> Any:
@@ -183,7 +193,18 @@ class QuorumPeers:
                 "; ".join(self._failures[each] for each in sorted(self._failures)),
             )
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether every other controller that this node knows of is in another cluster."""
+        servers = set(self._options.bootstrap_servers)
+        if self.voters is not None:
+            endpoints = (self._named(node.endpoints) for node in self.voters() if node.id != self._local_id)
+            servers |= {Address(endpoint.host, endpoint.port) for endpoint in endpoints if endpoint is not None}
+        own = {Address(endpoint.host, endpoint.port) for endpoint in self._options.own_endpoints}
+        return bool(servers - own) and servers - own <= self._foreign
+
     def _succeeded(self, address: Address) -> None:
+        self._foreign.discard(address)
         self._failures.pop(address, None)
         self._failing_since = None
 

@@ -40,9 +40,9 @@ from barnabas.protocol.uuids import Uuid
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from barnabas.net.connection import Connection
     from barnabas.ports import Disk
     from barnabas.protocol.compiler.structs import Message
+    from barnabas.protocol.envelopes import ForwardedClient
     from barnabas.raft.image_publisher import ImagePublisher
 
 NODE_ID = 1
@@ -63,6 +63,9 @@ class ScriptedChannel:
         self.requests.append(request)
         answer = self._answer(request)
         return await answer if isinstance(answer, Awaitable) else answer
+
+    async def forward(self, request: Message, client: ForwardedClient) -> Message:
+        return await self.send(request)
 
 
 async def has_followed() -> None:
@@ -148,7 +151,7 @@ def asked(broker: BrokerStandIn) -> list[Any]:
 def caller(version: int, listener_name: str = "PLAINTEXT") -> Caller:
     header = RequestHeader(0, version, 7, "client", 0)
     listener = Listener(listener_name, "PLAINTEXT", "", 0)
-    return Caller(header, cast("Connection", SimpleNamespace(peer=("127.0.0.1", 1), listener=listener)))
+    return Caller(header, "127.0.0.1", listener)
 
 
 def a_registration(

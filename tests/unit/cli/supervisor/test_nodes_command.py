@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.cli import main
-from barnabas.cli.supervisor import nodes_command
 from barnabas.cli.supervisor.home import Home, free_ports
 from barnabas.client.broker_connection import Connection
 from barnabas.log.folder.meta_properties import read_meta_properties
@@ -145,12 +144,3 @@ def test_what_cannot_work_is_refused_before_a_node_starts(
 ) -> None:
     assert complaint in refusal(capsys, "--nodes", "1", "--data-dir", str(tmp_path / "data"), *words)
     assert not (tmp_path / "data" / "node-1").exists()
-
-
-def test_several_nodes_are_refused_until_they_form_clusters(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(nodes_command, "CLUSTERS_RUN", False)
-    said = refusal(capsys, "--nodes", "3", "--data-dir", str(tmp_path / "data"))
-    assert "--nodes 3: clusters of several nodes are not supported yet" in said
-    assert not (tmp_path / "data").exists()

@@ -186,12 +186,12 @@ def describe_entry(
 async def alter_configs(
     environment: AdminEnvironment,
     request: m.AlterConfigsRequest,
-    caller: Caller,  # noqa: ARG001 (every handler takes it)
+    caller: Caller,
 ) -> m.AlterConfigsResponse:
     def forwarded(accepted: list[Replacement]) -> m.AlterConfigsRequest:
         return m.AlterConfigsRequest(resources=accepted, validate_only=request.validate_only)
 
-    altered = await alter(environment, request.resources, refuse_replacing, forwarded)
+    altered = await alter(environment, caller, request.resources, refuse_replacing, forwarded)
     return m.AlterConfigsResponse(responses=results(m.AlterConfigsResponse.AlterConfigsResourceResponse, altered))
 
 
@@ -205,12 +205,12 @@ async def alter_configs(
 async def incremental_alter_configs(
     environment: AdminEnvironment,
     request: m.IncrementalAlterConfigsRequest,
-    caller: Caller,  # noqa: ARG001 (every handler takes it)
+    caller: Caller,
 ) -> m.IncrementalAlterConfigsResponse:
     def forwarded(accepted: list[Changes]) -> m.IncrementalAlterConfigsRequest:
         return m.IncrementalAlterConfigsRequest(resources=accepted, validate_only=request.validate_only)
 
-    altered = await alter(environment, request.resources, refuse_changing, forwarded)
+    altered = await alter(environment, caller, request.resources, refuse_changing, forwarded)
     return m.IncrementalAlterConfigsResponse(
         responses=results(m.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse, altered)
     )
@@ -218,6 +218,7 @@ async def incremental_alter_configs(
 
 async def alter(
     environment: AdminEnvironment,
+    caller: Caller,
     resources: Sequence[R],
     refuse: Callable[[AdminEnvironment, R], None],
     forwarded: Callable[[list[R]], AlterRequest],
@@ -233,7 +234,7 @@ async def alter(
             except KafkaError as error:
                 refused[number] = error
     accepted = [resource for number, resource in enumerate(resources) if number not in refused]
-    decided = await decide(environment, forwarded(accepted)) if accepted else {}
+    decided = await decide(environment, forwarded(accepted), caller) if accepted else {}
     return [
         (resource, refused.get(number) or decided.get(key_of(resource)) or KafkaError(Error.UNKNOWN_SERVER_ERROR))
         for number, resource in enumerate(resources)
@@ -252,8 +253,10 @@ def results(kind: Callable[..., T], altered: Iterable[tuple[HasResource, KafkaEr
     ]
 
 
-async def decide(environment: AdminEnvironment, request: AlterRequest) -> dict[ConfigResource, KafkaError]:
-    response: m.AlterConfigsResponse | m.IncrementalAlterConfigsResponse = await forward(environment, request)
+async def decide(
+    environment: AdminEnvironment, request: AlterRequest, caller: Caller
+) -> dict[ConfigResource, KafkaError]:
+    response: m.AlterConfigsResponse | m.IncrementalAlterConfigsResponse = await forward(environment, request, caller)
     return {
         key_of(result): KafkaError(Error(result.error_code), result.error_message or "")
         for result in response.responses

@@ -38,9 +38,9 @@ FIRST_VERSION_WITH_TOPIC_IDS = 6
 async def create_topics(
     environment: AdminEnvironment,
     request: m.CreateTopicsRequest,
-    caller: Caller,  # noqa: ARG001 (every handler takes it)
+    caller: Caller,
 ) -> m.CreateTopicsResponse:
-    response: m.CreateTopicsResponse = await forward_within(environment, request, request.timeout_ms)
+    response: m.CreateTopicsResponse = await forward_within(environment, request, caller, request.timeout_ms)
     return response
 
 
@@ -54,9 +54,9 @@ async def create_topics(
 async def create_partitions(
     environment: AdminEnvironment,
     request: m.CreatePartitionsRequest,
-    caller: Caller,  # noqa: ARG001 (every handler takes it)
+    caller: Caller,
 ) -> m.CreatePartitionsResponse:
-    response: m.CreatePartitionsResponse = await forward_within(environment, request, request.timeout_ms)
+    response: m.CreatePartitionsResponse = await forward_within(environment, request, caller, request.timeout_ms)
     return response
 
 
@@ -73,7 +73,7 @@ async def create_partitions(
 async def delete_topics(
     environment: AdminEnvironment, request: m.DeleteTopicsRequest, caller: Caller
 ) -> m.DeleteTopicsResponse:
-    response: m.DeleteTopicsResponse = await forward_within(environment, request, request.timeout_ms)
+    response: m.DeleteTopicsResponse = await forward_within(environment, request, caller, request.timeout_ms)
     if caller.api_version < FIRST_VERSION_WITH_DELETION_DISABLED:
         for result in response.responses:
             if result.error_code == Error.TOPIC_DELETION_DISABLED:

@@ -1,0 +1,129 @@
+"""Envelope: a client's request that a broker hands on to the controller, with the client's principal and address.
+
+    request data     header and body of the client's request, in the version in which it came
+    principal        version int16, then DefaultPrincipalData
+    client address   4 or 16 bytes
+
+The answer has the header and body of the response to the client's request, or only an error: NOT_CONTROLLER if the
+receiver does not lead, so that the broker asks whoever does.
+"""
+
+from __future__ import annotations
+
+import struct
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from barnabas.protocol import codec
+from barnabas.protocol import messages as m
+from barnabas.protocol.api import APIS, response_header_version
+from barnabas.protocol.errors import DecodeError, Error, KafkaError
+from barnabas.protocol.headers import RequestHeader, parse_request_header, parse_response_header, write_request_header
+
+if TYPE_CHECKING:
+    from barnabas.protocol.compiler.structs import Message
+
+_VERSION: Final = struct.Struct(">h")
+_CORRELATION_ID: Final = struct.Struct(">i")
+_PRINCIPAL_VERSION: Final = 0
+
+
+class Principal(NamedTuple):
+    """Who a client is."""
+
+    type: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.name}"
+
+
+ANONYMOUS: Final = Principal("User", "ANONYMOUS")
+
+
+class ForwardedClient(NamedTuple):
+    """The client whose request is forwarded, and the version in which it wants its answer."""
+
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    host: str
+    """Its address."""
+    principal: Principal = ANONYMOUS
+
+
+class Forwarded(NamedTuple):
+    """A request that came in an envelope."""
+
+    header: RequestHeader
+    data: bytes
+    client: ForwardedClient
+
+    def request(self) -> Any:
+        """The decoded request. Raises DecodeError."""
+        request_class = getattr(m, APIS[self.header.api_key].request)
+        request, _ = codec.decode_prefix(request_class, self.data, self.header.api_version, self.header.body_offset)
+        return request
+
+
+def seal_request(request: Message, client: ForwardedClient) -> m.EnvelopeRequest:
+    assert request.api_key is not None, "only requests are forwarded"
+    data = bytearray()
+    write_request_header(data, request.api_key, client.api_version, client.correlation_id, client.client_id)
+    codec.writer(type(request), client.api_version)(request, data)
+    principal = m.DefaultPrincipalData(type=client.principal.type, name=client.principal.name)
+    return m.EnvelopeRequest(
+        request_data=bytes(data),
+        request_principal=_VERSION.pack(_PRINCIPAL_VERSION) + codec.encode(principal, _PRINCIPAL_VERSION),
+        client_host_address=ip_address(client.host.partition("%")[0]).packed,
+    )
+
+
+def open_request(envelope: m.EnvelopeRequest) -> Forwarded:
+    """What is in an envelope. Raises KafkaError with the error that Kafka's controller answers."""
+    principal = _principal(bytes(envelope.request_principal or b""))
+    try:
+        host = str(ip_address(bytes(envelope.client_host_address)))
+    except ValueError:
+        raise KafkaError(Error.INVALID_REQUEST, "Failed to parse client address from envelope") from None
+    data = bytes(envelope.request_data)
+    try:
+        header = parse_request_header(data)
+    except DecodeError as error:
+        raise KafkaError(Error.INVALID_REQUEST, f"Failed to parse request header from envelope: {error}") from error
+    client = ForwardedClient(header.api_version, header.correlation_id, header.client_id, host, principal)
+    return Forwarded(header, data, client)
+
+
+def _principal(data: bytes) -> Principal:
+    try:
+        (version,) = _VERSION.unpack_from(data)
+        if version != _PRINCIPAL_VERSION:
+            raise DecodeError(f"version {version} of a principal is unknown")
+        decoded = codec.decode(m.DefaultPrincipalData, data, version, _VERSION.size)
+    except (struct.error, DecodeError) as error:
+        raise KafkaError(
+            Error.PRINCIPAL_DESERIALIZATION_FAILURE, f"Failed to deserialize client principal: {error}"
+        ) from error
+    return Principal(decoded.type, decoded.name)
+
+
+def seal_response(forwarded: Forwarded, response: Message) -> m.EnvelopeResponse:
+    header = forwarded.header
+    tags = b"\0" if response_header_version(header.api_key, header.api_version) == 1 else b""
+    body = codec.encode(response, header.api_version)
+    return m.EnvelopeResponse(response_data=_CORRELATION_ID.pack(header.correlation_id) + tags + body)
+
+
+def open_response(envelope: m.EnvelopeResponse, request: Message, client: ForwardedClient) -> Any:
+    """The response in an envelope. Raises KafkaError if there is only an error, DecodeError if it makes no sense."""
+    if envelope.error_code != Error.NONE or envelope.response_data is None:
+        raise KafkaError(Error(envelope.error_code), "the controller refused a forwarded request")
+    assert request.api_key is not None, "only requests are forwarded"
+    data = bytes(envelope.response_data)
+    correlation_id, position = parse_response_header(data, request.api_key, client.api_version)
+    if correlation_id != client.correlation_id:
+        raise DecodeError(f"a forwarded request got correlation id {correlation_id}, not {client.correlation_id}")
+    response_class = getattr(m, APIS[request.api_key].response)
+    response, _ = codec.decode_prefix(response_class, data, client.api_version, position)
+    return response

@@ -1,0 +1,132 @@
+"""Nodes with one role: controllers that serve no clients, and brokers without a vote."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.cimpl import NewTopic
+
+from barnabas.client.broker_connection import Connection
+from barnabas.protocol import messages as m
+from barnabas.protocol.envelopes import ForwardedClient, open_response, seal_request
+from barnabas.protocol.errors import Error
+from barnabas.testing.cluster_processes import Cluster
+from tests.cluster.clusters import (
+    DEADLINE_S,
+    QUICK,
+    admin,
+    consume,
+    create_topic,
+    produce,
+    status,
+    topics,
+    wait_until,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Nodes 1 to 3 are controllers, 4 is a broker, as their settings say."""
+    folder = tmp_path_factory.mktemp("roles")
+    cluster = Cluster(folder, nodes=4, settings=QUICK)
+    for voter in cluster.layout.voters:
+        make_controller_only(cluster, voter.node_id, voter.port)
+    with cluster:
+        yield cluster
+
+
+def make_controller_only(cluster: Cluster, node_id: int, port: int) -> None:
+    file = cluster.config_file(node_id)
+    lines = [line for line in file.read_text().splitlines() if not line.startswith(("process.roles=", "listeners="))]
+    file.write_text("\n".join([*lines, "process.roles=controller", f"listeners=CONTROLLER://127.0.0.1:{port}"]))
+
+
+def test_controllers_serve_no_clients_and_a_broker_has_no_vote(shared: Cluster) -> None:
+    for voter in shared.layout.voters:
+        assert f"barnabas ready: CONTROLLER://127.0.0.1:{voter.port}" in shared.log_text(voter.node_id)
+    facts = status(shared)
+    assert facts["quorum"]["voters"] == [1, 2, 3]
+    assert facts["quorum"]["observers"] == [4]
+    assert [node["roles"] for node in facts["nodes"]] == [["controller"]] * 3 + [["broker"]]
+
+
+def test_a_broker_without_a_controller_has_topics_created_and_serves_them(shared: Cluster) -> None:
+    client = admin(shared, 4)
+    create_topic(client, "orders", 2)
+    assert topics(client)["orders"] == 2
+    produce(shared[4].bootstrap, "orders", [b"one", b"two"], 1)
+    assert consume(shared[4].bootstrap, "orders", 2, 1) == [b"one", b"two"]
+    refused = client.create_topics([NewTopic("orders", 2, 1)])["orders"].exception()
+    assert refused is not None
+    assert "TOPIC_ALREADY_EXISTS" in str(refused)
+    client.delete_topics(["orders"])["orders"].result(DEADLINE_S)
+    assert "orders" not in topics(client)
+
+
+def test_settings_that_a_remote_controller_has_changed_are_described_at_once(shared: Cluster) -> None:
+    client = admin(shared, 4)
+    create_topic(client, "configured", 1)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "configured")
+    entry = ConfigEntry("retention.ms", "12345", incremental_operation=AlterConfigOpType.SET)
+    resource.add_incremental_config(entry)
+    client.incremental_alter_configs([resource])[resource].result(DEADLINE_S)
+    described = client.describe_configs([resource])[resource].result(DEADLINE_S)
+    assert described["retention.ms"].value == "12345"
+    wrong = ConfigResource(ConfigResource.Type.TOPIC, "configured")
+    wrong.add_incremental_config(ConfigEntry("retention.ms", "x", incremental_operation=AlterConfigOpType.SET))
+    refused = client.incremental_alter_configs([wrong])[wrong].exception(DEADLINE_S)
+    assert "INVALID_CONFIG" in str(refused)
+
+
+def test_controllers_tell_admin_clients_about_themselves(shared: Cluster) -> None:
+    """KIP-919: tools connect to controllers directly."""
+    ports = {voter.node_id: voter.port for voter in shared.layout.voters}
+    leader = status(shared)["quorum"]["leader"]
+    with Connection("127.0.0.1", ports[leader]) as controller:
+        described = controller.send(m.DescribeClusterRequest(endpoint_type=2))
+        assert {node.broker_id: node.port for node in described.brokers} == ports
+        assert described.controller_id == leader
+        quorum = controller.send(
+            m.DescribeQuorumRequest(
+                topics=[
+                    m.DescribeQuorumRequest.TopicData(
+                        topic_name="__cluster_metadata",
+                        partitions=[m.DescribeQuorumRequest.PartitionData(partition_index=0)],
+                    )
+                ]
+            )
+        )
+        assert quorum.topics[0].partitions[0].leader_id == leader
+
+
+def test_an_envelope_that_makes_no_sense_is_refused_as_kafka_refuses_it(shared: Cluster) -> None:
+    leader = status(shared)["quorum"]["leader"]
+    port = next(voter.port for voter in shared.layout.voters if voter.node_id == leader)
+    client = ForwardedClient(0, 1, "client", "127.0.0.1")
+    fetch = seal_request(m.HeartbeatRequest(group_id="g", member_id="m"), client)
+    whole = seal_request(m.UnregisterBrokerRequest(broker_id=99), client)
+    nobody = seal_request(m.UnregisterBrokerRequest(broker_id=99), client)
+    nobody.request_principal = b"\0\x07"
+    nowhere = seal_request(m.UnregisterBrokerRequest(broker_id=99), client)
+    nowhere.client_host_address = b"\1\2\3"
+    with Connection("127.0.0.1", port) as controller:
+        assert controller.send(fetch).error_code == Error.INVALID_REQUEST
+        assert controller.send(nobody).error_code == Error.PRINCIPAL_DESERIALIZATION_FAILURE
+        assert controller.send(nowhere).error_code == Error.INVALID_REQUEST
+        answer = open_response(controller.send(whole), m.UnregisterBrokerRequest(), client)
+        assert answer.error_code == Error.BROKER_ID_NOT_REGISTERED
+
+
+def test_another_controller_takes_over_while_brokers_go_on(shared: Cluster) -> None:
+    first = status(shared)["quorum"]["leader"]
+    shared.kill(first)
+    create_topic(admin(shared, 4), "after-a-controller", 1)
+    shared.start_node(first)
+    wait_until(lambda: status(shared)["nodes"][first - 1]["lag"] == 0, "the controller that was killed has caught up")
+    assert "registered again" not in shared.log_text(4)
+    assert shared.log_text(4).count("is unfenced with epoch") == 1
