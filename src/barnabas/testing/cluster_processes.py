@@ -140,10 +140,15 @@ class Cluster:
         self.nodes[node_id].resume()
 
     def stop(self, *, deadline_s: float = STOP_DEADLINE_S) -> None:
-        """A clean stop of all nodes that run: those that are only brokers first, then the others together."""
+        """A clean stop of all nodes that run: all brokers first, then the quorum, without which they could not hand
+        over their partitions."""
         voters = {voter.node_id for voter in self.layout.voters}
         brokers = [node_id for node_id in self.running if node_id not in voters]
         self._stop_together(brokers, deadline_s)
+        for node_id in self.running:
+            self.nodes[node_id].send(signal.SIGUSR1)
+        for node_id in self.running:
+            self.nodes[node_id].wait_until_broker_stopped(deadline_s=deadline_s)
         self._stop_together(self.running, deadline_s)
 
     def log_text(self, node_id: int) -> str:

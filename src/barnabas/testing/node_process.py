@@ -27,6 +27,7 @@ START_DEADLINE_S: Final = 30.0
 STOP_DEADLINE_S: Final = 30.0
 LOG_TAIL_BYTES: Final = 8_192
 
+_BROKER_STOPPED: Final = b"barnabas broker stopped\n"
 _READY: Final = re.compile(rb"^barnabas ready: (\S.*)$", re.MULTILINE)
 _ENDPOINT: Final = re.compile(r"\w+://(?P<host>\[[^]]+]|[^:,\s]+):(?P<port>\d+)")
 _POLL_INTERVAL_S: Final = 0.005
@@ -111,6 +112,14 @@ class Node:
 
     def resume(self) -> None:
         self.send(signal.SIGCONT)
+
+    def wait_until_broker_stopped(self, *, deadline_s: float = STOP_DEADLINE_S) -> None:
+        """For a node that was sent SIGUSR1: returns when its broker has left the cluster."""
+        deadline = time.monotonic() + deadline_s
+        while _BROKER_STOPPED not in self._log_from(self._log_start):
+            if not self.is_running or time.monotonic() > deadline:
+                raise NodeError(f"the broker of the node has not stopped in time{self._log_tail()}")
+            time.sleep(_POLL_INTERVAL_S)
 
     def stop(self, *, deadline_s: float = STOP_DEADLINE_S) -> None:
         """Stops the node cleanly (SIGTERM), and checks that its exit code is 0."""
