@@ -23,10 +23,13 @@ from barnabas.broker.api.environments import (
 from barnabas.broker.api.fetch.fetch_sessions import FetchSessions
 from barnabas.broker.api.fetch.timestamp_search import TimestampSearch
 from barnabas.broker.api.produce.produce_lanes import Lanes
+from barnabas.broker.broker_peers import BrokerPeers
 from barnabas.broker.coordinators.coordinator_spec import CoordinatorEnvironment
 from barnabas.broker.coordinators.group_coordinator import GroupCoordinator
+from barnabas.broker.coordinators.marker_delivery import MarkerDelivery
 from barnabas.broker.coordinators.transaction_coordinator import TransactionCoordinator
 from barnabas.broker.coordinators.transaction_markers import MarkerWriter
+from barnabas.broker.coordinators.transaction_verification import TransactionVerification
 from barnabas.broker.directories import Directories
 from barnabas.broker.flusher import Flusher
 from barnabas.broker.image_subscriber import ImageSubscriber
@@ -36,6 +39,7 @@ from barnabas.broker.maintenance import Maintenance
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.config.topic_config import resolve_topic_config
 from barnabas.metadata.image import MetadataImage
+from barnabas.net.peer import PeerEnvironment
 from barnabas.net.purgatory import Purgatory
 from barnabas.replication.log_store import LogStore
 from barnabas.replication.replica_manager import ReplicaManager
@@ -51,7 +55,7 @@ if TYPE_CHECKING:
     from barnabas.log.partition_log import PartitionLog
     from barnabas.metadata.image import Endpoint, MetadataDelta
     from barnabas.net.parts import FilePart
-    from barnabas.ports import Clock, Disk, Processes, Random, Threads
+    from barnabas.ports import Clock, Disk, Network, Processes, Random, Threads
     from barnabas.raft.image_publisher import ImagePublisher
     from barnabas.replication.log_store import OpenDir, UnusableDir
 
@@ -73,6 +77,7 @@ class BrokerEnvironment(NamedTuple):
     channel: ForwardingChannel
     clock: Clock
     disk: Disk
+    network: Network
     random: Random
     threads: Threads
     processes: Processes
@@ -112,7 +117,11 @@ class Broker:
         coordinators = self._coordinator_environment()
         self._groups = GroupCoordinator(coordinators)
         self._markers = MarkerWriter(coordinators, self._groups)
-        self._transactions = TransactionCoordinator(coordinators, self._markers, self._producer_ids)
+        self._peers = self._broker_peers()
+        self._delivery = MarkerDelivery(self._node_id, coordinators, self._markers, self._peers)
+        self._transactions = TransactionCoordinator(coordinators, self._delivery, self._producer_ids)
+        self._verification = TransactionVerification(self._node_id, coordinators, self._transactions, self._peers)
+        self._metadata.listeners += [self._peers.image_changed, self._delivery.image_changed]
         self._directories = Directories(
             self._node_id,
             environment.metadata_folder,
@@ -147,6 +156,13 @@ class Broker:
             config=lambda: self._settings.config,
         )
 
+    def _broker_peers(self) -> BrokerPeers:
+        return BrokerPeers(
+            PeerEnvironment.of(self._loop, self._environment.network, self._random),
+            image=lambda: self._metadata.image,
+            config=lambda: self._settings.config,
+        )
+
     def environments(self) -> tuple[object, ...]:
         """The environments of this broker's handlers, one for each family of APIs."""
         sessions_max = self._settings.config.max_incremental_fetch_session_cache_slots
@@ -155,7 +171,7 @@ class Broker:
             ProduceEnvironment(
                 replicas=self._replicas,
                 lanes=Lanes(self._replicas),
-                transactions=self._transactions,
+                transactions=self._verification,
                 flusher=self._flusher,
                 purgatory=self._purgatory,
                 settings=self._settings,
@@ -178,6 +194,7 @@ class Broker:
             ),
             TransactionEnvironment(
                 transactions=self._transactions,
+                verification=self._verification,
                 markers=self._markers,
                 producer_ids=self._producer_ids,
                 groups=self._groups,
@@ -305,11 +322,14 @@ class Broker:
         await take_step(self._directories.close())
         self._transactions.close()
         self._groups.close()
+        self._delivery.close()
+        self._verification.close()
         self._purgatory.complete_all()
         self._purgatory.close()
 
     async def close(self, take_step: TakeStep) -> None:
         """Writes and syncs everything. Call it when no connection is left."""
+        await take_step(self._peers.close())
         await take_step(self._producer_ids.close())
         await take_step(self._topic_creations.close())
         await take_step(self._environment.processes.close())

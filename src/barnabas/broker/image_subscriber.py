@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ImageSubscriber:
-    """`image` is the newest one that is completely in effect."""
+    """`image` is the newest one that is completely in effect; `listeners` are called when there is another."""
 
     def __init__(
         self,
@@ -23,6 +23,7 @@ class ImageSubscriber:
         apply: Callable[[MetadataImage, MetadataDelta], Awaitable[None]],
     ) -> None:
         self.image = image
+        self.listeners: list[Callable[[MetadataImage, MetadataDelta], None]] = []
         self._apply = apply
         self._next: tuple[MetadataImage, MetadataDelta | None] | None = None
         self._seen = 0
@@ -58,8 +59,11 @@ class ImageSubscriber:
             assert self._next is not None
             (image, delta), self._next = self._next, None
             seen = self._seen
-            await self._apply(image, image.diff(self.image) if delta is None else delta)
+            delta = image.diff(self.image) if delta is None else delta
+            await self._apply(image, delta)
             self.image = image
+            for listener in self.listeners:
+                listener(image, delta)
             self._settled = seen
             self._wake()
 

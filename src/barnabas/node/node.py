@@ -208,6 +208,7 @@ class Node:
                 self._channel,
                 ports.clock,
                 ports.disk,
+                ports.network,
                 ports.random,
                 ports.threads,
                 SystemProcesses(),

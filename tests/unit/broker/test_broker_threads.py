@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from barnabas.broker.broker import Broker, BrokerEnvironment
 from barnabas.net.parts import FilePart
-from barnabas.ports import SystemClock, SystemDisk, SystemProcesses, SystemRandom, SystemThreads
+from barnabas.ports import SystemClock, SystemDisk, SystemNetwork, SystemProcesses, SystemRandom, SystemThreads
 from barnabas.raft.image_publisher import ImagePublisher
 from tests.unit.broker.api.stand_ins import CLUSTER_ID, ScriptedChannel, a_config, no_controller
 
@@ -44,6 +44,7 @@ def a_whole_broker(folder: Path) -> Broker:
             ScriptedChannel(no_controller),
             SystemClock(),
             SystemDisk(),
+            SystemNetwork(),
             SystemRandom(),
             SystemThreads(),
             SystemProcesses(),

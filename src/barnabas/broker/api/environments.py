@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from barnabas.broker.coordinators.group_coordinator import GroupCoordinator
     from barnabas.broker.coordinators.transaction_coordinator import TransactionCoordinator
     from barnabas.broker.coordinators.transaction_markers import MarkerWriter
+    from barnabas.broker.coordinators.transaction_verification import TransactionVerification
     from barnabas.broker.flusher import Flusher
     from barnabas.broker.producer_ids import ProducerIds
     from barnabas.config.broker_config import BrokerConfig
@@ -53,7 +54,7 @@ class CurrentConfig(Protocol):
 class ProduceEnvironment:
     replicas: ReplicaManager
     lanes: Lanes
-    transactions: TransactionCoordinator
+    transactions: TransactionVerification
     flusher: Flusher
     purgatory: Purgatory
     settings: CurrentConfig
@@ -85,6 +86,7 @@ class GroupEnvironment:
 @dataclass(frozen=True, slots=True)
 class TransactionEnvironment:
     transactions: TransactionCoordinator
+    verification: TransactionVerification
     markers: MarkerWriter
     producer_ids: ProducerIds
     groups: GroupCoordinator

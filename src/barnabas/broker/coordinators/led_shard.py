@@ -283,14 +283,18 @@ class LedShard(Generic[S]):
         self._runtime.environment.purgatory.park(delivery, timeout_ms, [self.hosted.watchers])
 
     def _append(self, written: list[Effects]) -> None:
+        self._require_epoch()
         hosted = self.hosted
-        if hosted.state.leader_epoch != self.epoch:
-            raise KafkaError(
-                Error.NOT_LEADER_OR_FOLLOWER, f"{hosted} is no longer led by this node in epoch {self.epoch}"
-            )
         spec, now_ms = self._runtime.spec, self._runtime.environment.clock.now_ms()
         for batch in batches_of(written, spec.encode, hosted.log.config.max_message_bytes, now_ms, spec.base_sequence):
             self._written_to = hosted.append_as_coordinator(batch) + 1
+
+    def _require_epoch(self) -> None:
+        """The partition may be led in a new epoch already, shortly before `resign` is called."""
+        if self.hosted.state.leader_epoch != self.epoch:
+            raise KafkaError(
+                Error.NOT_LEADER_OR_FOLLOWER, f"{self.hosted} is no longer led by this node in epoch {self.epoch}"
+            )
 
     def deliver_ready(self) -> None:
         """Sends answers in the order of their steps."""
@@ -322,6 +326,7 @@ class LedShard(Generic[S]):
         self.finish_turn()
         if self.refusal is not None:
             raise KafkaError(self.refusal, f"the {self._what} of {self.hosted} are not available now")
+        self._require_epoch()
         appended = self.hosted.append_marker(marker)
         self._written_to = appended.last_offset + 1
         end = self.shard.commit_transaction if marker.is_commit else self.shard.abort_transaction

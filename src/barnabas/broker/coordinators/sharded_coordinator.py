@@ -19,10 +19,11 @@ from barnabas.net.large_requests import Breather
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Collection, Coroutine
 
     from barnabas.broker.coordinators.led_shard import PendingReply, Step
     from barnabas.coordination.effects import Action, Effects
+    from barnabas.replication.hosted import HostedPartition
 
 LOADS_AT_ONCE = 4
 """How many partitions are loaded at a time: each takes a buffer."""
@@ -104,10 +105,8 @@ class ShardedCoordinator(ABC, Generic[S]):
     def follow(self) -> None:
         """The partitions that this node hosts, or their leaders, may have changed."""
         hosted = self._environment.replicas.partitions_of(self._spec.topic)
-        for index, led in list(self._led.items()):
-            now = hosted.get(index)
-            if now is not led.hosted or not now.state.is_leader or now.state.leader_epoch != led.epoch:
-                self._resign(index)
+        lost = [index for index, led in self._led.items() if not is_led_still(led, hosted.get(index))]
+        self._resign(lost)
         for index, partition in hosted.items():
             if partition.state.is_leader and index not in self._led:
                 self._led[index] = led = LedShard(partition, self._runtime)
@@ -124,8 +123,7 @@ class ShardedCoordinator(ABC, Generic[S]):
             task.cancel()
         if self.follow in self._environment.replicas.listeners:
             self._environment.replicas.listeners.remove(self.follow)
-        for index in list(self._led):
-            self._resign(index)
+        self._resign(list(self._led))
         self._set_timer(None)
 
     @abstractmethod
@@ -138,10 +136,16 @@ class ShardedCoordinator(ABC, Generic[S]):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _resign(self, index: int) -> None:
-        led = self._led.pop(index)
-        self._stepped.pop(led, None)
-        led.resign()
+    def shards_resigned(self, partitions: Collection[int]) -> None:
+        """The shards of these partitions do not serve any more: what is under way for them is void."""
+
+    def _resign(self, partitions: Collection[int]) -> None:
+        for partition in partitions:
+            led = self._led.pop(partition)
+            self._stepped.pop(led, None)
+            led.resign()
+        if partitions:
+            self.shards_resigned(partitions)
 
     # ── turns and time ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -183,3 +187,8 @@ class ShardedCoordinator(ABC, Generic[S]):
 
     def now_ms(self) -> int:
         return self._clock_base_ms + int(self._environment.clock.monotonic() * 1000)
+
+
+def is_led_still(led: LedShard[Any], hosted: HostedPartition | None) -> bool:
+    """Whether this node hosts the partition as it did, and leads it in the epoch of the shard."""
+    return hosted is led.hosted and hosted.state.is_leader and hosted.state.leader_epoch == led.epoch

@@ -1,56 +1,45 @@
 """The transaction coordinator: the transactions in those partitions of `__transaction_state` that this node leads.
 
 Which transaction may do what is decided in `transactions/`; decisions are carried out here. To end a transaction
-(`WriteMarkers`), its partitions get their markers, and the shard is told when all have them; only the next transaction
-of the same producer waits for that.
-
-Leaders of partitions ask here before they append the first batch of a transaction, so that no batch is left in a
-transaction that its coordinator does not know of (`check_partitions`).
+(`WriteMarkers`), its partitions get their markers (`marker_delivery`), and the shard is told when all have them; only
+the next transaction of the same producer waits for that.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING
 
 from barnabas.broker.coordinators.coordinator_spec import TRANSACTIONS_TOPIC, CoordinatorEnvironment, CoordinatorSpec
+from barnabas.broker.coordinators.marker_delivery import MarkerOrder
 from barnabas.broker.coordinators.sharded_coordinator import ShardedCoordinator
-from barnabas.coordination.effects import Producer, ProducerId
 from barnabas.log.append_batches import EndMarker
 from barnabas.log.producers.producer_state import NO_SEQUENCE
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.transactions import transaction_records
 from barnabas.transactions.end_transaction import AllocateProducerId, WriteMarkers
-from barnabas.transactions.transaction import TRANSACTION_VERSION_2
 from barnabas.transactions.transaction_shard import TransactionSettings, TransactionShard
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     from barnabas.broker.coordinators.led_shard import LedShard
-    from barnabas.broker.coordinators.transaction_markers import MarkerWriter
+    from barnabas.broker.coordinators.marker_delivery import MarkerDelivery
     from barnabas.broker.producer_ids import ProducerIds
     from barnabas.config.broker_config import BrokerConfig
-    from barnabas.coordination.effects import Action
+    from barnabas.coordination.effects import Action, Producer, ProducerId
     from barnabas.protocol import messages as m
     from barnabas.transactions.transaction import TopicPartition
 
 logger = logging.getLogger("barnabas.transactions")
 
-MARKER_RETRY_SECONDS = 0.1
-"""How long to wait after a partition could not take a marker, or the completion could not be written."""
-
 TRANSACTION_VERSION_FEATURE = "transaction.version"
-
-WRITTEN_OR_NOT_NEEDED = frozenset({Error.NONE, Error.UNKNOWN_TOPIC_OR_PARTITION, Error.INVALID_PRODUCER_EPOCH})
-"""A partition that was deleted with its topic needs no marker. Nor does one that has seen a newer epoch of the
-producer: anything open there is of that epoch, and the marker would be refused for ever, which would block the
-transactional id."""
 
 
 class TransactionCoordinator(ShardedCoordinator[TransactionShard]):
-    def __init__(self, environment: CoordinatorEnvironment, markers: MarkerWriter, producer_ids: ProducerIds) -> None:
+    def __init__(
+        self, environment: CoordinatorEnvironment, delivery: MarkerDelivery, producer_ids: ProducerIds
+    ) -> None:
         spec = CoordinatorSpec(
             what="transactions",
             topic=TRANSACTIONS_TOPIC,
@@ -65,7 +54,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard]):
             commit_timeout_ms=lambda: environment.config().request_timeout_ms,
         )
         super().__init__(environment, spec)
-        self._markers = markers
+        self._delivery = delivery
         self._producer_ids = producer_ids
         self._last_shards: dict[int, TransactionShard] = {}
         """The shard whose actions were last started, by partition."""
@@ -84,32 +73,6 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard]):
         return await self._producer_ids.take()
 
     # ── partitions of transactions ───────────────────────────────────────────────────────────────────────────
-
-    async def check_partitions(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        epoch: int,
-        partitions: Collection[TopicPartition],
-        *,
-        adds: bool,
-    ) -> dict[TopicPartition, Error]:
-        """Whether these partitions are part of the producer's transaction: NONE, or why not. With `adds` they are
-        added, all or none, for producers that do not add them beforehand.
-
-        Only for transactional ids that this node coordinates. Another coordinator would be sent AddPartitionsToTxn.
-        """
-        producer = Producer(ProducerId(producer_id), epoch)
-        try:
-            if adds:
-                errors = await self._add_when_free(transactional_id, producer, partitions)
-            else:
-                errors = await self.read(
-                    transactional_id, lambda shard: shard.verify_partitions(transactional_id, producer, partitions)
-                )
-        except KafkaError as failed:
-            return dict.fromkeys(partitions, failed.error)
-        return {partition: for_producers(error) for partition, error in errors.items()}
 
     async def add_partitions(
         self,
@@ -132,18 +95,6 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard]):
             for each in topic.results_by_partition
         }
 
-    async def _add_when_free(
-        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
-    ) -> dict[TopicPartition, Error]:
-        """Retries while the previous transaction is completing, which takes moments and need not trouble the client."""
-        config, loop = self._environment.config(), self._environment.loop
-        deadline = loop.time() + config.add_partitions_to_txn_retry_backoff_max_ms / 1000
-        while True:
-            errors = await self.add_partitions(transactional_id, producer, partitions, TRANSACTION_VERSION_2)
-            if Error.CONCURRENT_TRANSACTIONS not in errors.values() or loop.time() >= deadline:
-                return errors
-            await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
-
     # ── decisions carried out ────────────────────────────────────────────────────────────────────────────────
 
     def start_actions(self, led: LedShard[TransactionShard], actions: list[Action]) -> None:
@@ -154,66 +105,26 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard]):
         for action in actions:
             match action:
                 case WriteMarkers() if is_reloaded:
-                    self._write_markers_later(led, led.shard, action, action.partitions)
+                    self._delivery.start_later(self._order(led, led.shard, action))
                 case WriteMarkers():
-                    self._write_markers(led, led.shard, action, action.partitions)
+                    self._delivery.start(self._order(led, led.shard, action))
                 case AllocateProducerId():
                     self.run_in_background(self._abort_with_new_id(led, led.shard, action))
                 case _:
                     raise AssertionError(f"not an action of transactions: {action}")
 
-    def _write_markers(
-        self,
-        led: LedShard[TransactionShard],
-        shard: TransactionShard,
-        action: WriteMarkers,
-        partitions: Collection[TopicPartition],
-    ) -> None:
-        """Writes the markers of these partitions, and retries those that could not be written."""
-        if not led.is_serving(shard):
-            return
-
-        def on_done(errors: Mapping[TopicPartition, Error]) -> None:
-            self._markers_tried(led, shard, action, errors)
-
-        # This node leads all partitions. Another leader would be sent a WriteTxnMarkers request.
-        self._markers.write(as_marker(action), partitions, self._environment.config().request_timeout_ms, on_done)
-
-    def _write_markers_later(
-        self,
-        led: LedShard[TransactionShard],
-        shard: TransactionShard,
-        action: WriteMarkers,
-        partitions: Collection[TopicPartition],
-    ) -> None:
-        self._environment.loop.call_later(MARKER_RETRY_SECONDS, self._write_markers, led, shard, action, partitions)
-
-    def _markers_tried(
-        self,
-        led: LedShard[TransactionShard],
-        shard: TransactionShard,
-        action: WriteMarkers,
-        errors: Mapping[TopicPartition, Error],
-    ) -> None:
-        if not led.is_serving(shard):
-            return
-        failed = {partition: error for partition, error in errors.items() if error not in WRITTEN_OR_NOT_NEEDED}
-        for partition, error in errors.items():
-            if error is Error.INVALID_PRODUCER_EPOCH:
-                logger.warning(
-                    "%s-%d has seen a newer epoch of producer %d than %d, and needs no transaction marker of %s",
-                    *partition,
-                    action.producer_id,
-                    action.producer_epoch,
-                    action.transactional_id,
-                )
-        if not failed:
+    def _order(self, led: LedShard[TransactionShard], shard: TransactionShard, action: WriteMarkers) -> MarkerOrder:
+        def on_written() -> None:
             led.step_unasked(lambda shard, now_ms: shard.markers_written(action, now_ms))
-        elif Error.TRANSACTION_COORDINATOR_FENCED in failed.values():
-            # A newer coordinator has written there: the transaction is its responsibility now.
-            logger.error("giving up on the transaction markers of %s: %s", action.transactional_id, failed)
-        else:
-            self._write_markers_later(led, shard, action, tuple(failed))
+
+        return MarkerOrder(
+            action.transactional_id, as_marker(action), action.partitions, lambda: led.is_serving(shard), on_written
+        )
+
+    def shards_resigned(self, partitions: Collection[int]) -> None:
+        for partition in partitions:
+            self._last_shards.pop(partition, None)
+        self._delivery.forget_unwanted()
 
     async def _abort_with_new_id(
         self, led: LedShard[TransactionShard], shard: TransactionShard, action: AllocateProducerId
@@ -244,8 +155,3 @@ def as_marker(action: WriteMarkers) -> EndMarker:
         is_commit=action.is_commit,
         transaction_version=action.transaction_version,
     )
-
-
-def for_producers(error: Error) -> Error:
-    """As produce requests put it: to them a fenced producer is one with an old epoch."""
-    return Error.INVALID_PRODUCER_EPOCH if error is Error.PRODUCER_FENCED else error

@@ -114,6 +114,7 @@ class BrokerStandIn:
         )
         self.transactions = TransactionEnvironment(
             transactions=unused,
+            verification=unused,
             markers=unused,
             producer_ids=self.producer_ids,
             groups=unused,

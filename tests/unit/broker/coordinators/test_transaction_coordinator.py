@@ -36,7 +36,7 @@ async def check(
     house: TransactionHousehold, producer: Producer, *, adds: bool = False, transactional_id: str = ID
 ) -> Error:
     """What is said of the first partition."""
-    errors = await house.transactions.check_partitions(
+    errors = await house.verification.check_partitions(
         transactional_id, producer.producer_id, producer.epoch, [T0], adds=adds
     )
     return errors[T0]
@@ -114,13 +114,13 @@ def test_a_transaction_that_is_not_over_in_time_is_told(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_node_that_does_not_coordinate_a_transaction_says_so(tmp_path: Path) -> None:
+def test_a_coordinator_that_cannot_be_reached_is_not_available(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with transaction_household(tmp_path) as house:
             producer = await house.init()
             await house.place(TRANSACTIONS_TOPIC, Place(2, ANOTHER_NODE, (NODE_ID, ANOTHER_NODE)))
-            assert await check(house, producer) is Error.NOT_COORDINATOR
-            assert await check(house, producer, adds=True) is Error.NOT_COORDINATOR
+            assert await check(house, producer) is Error.COORDINATOR_NOT_AVAILABLE
+            assert await check(house, producer, adds=True) is Error.COORDINATOR_NOT_AVAILABLE
 
     asyncio.run(scenario())
 

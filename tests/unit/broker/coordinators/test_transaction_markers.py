@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.broker.coordinators import transaction_coordinator
+from barnabas.broker.coordinators import marker_delivery
 from barnabas.broker.coordinators.coordinator_spec import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_of
 from barnabas.broker.coordinators.transaction_markers import MarkerWrite
 from barnabas.log.append_batches import EndMarker
@@ -45,12 +45,12 @@ NEIGHBOUR = next(name for name in map(str, count()) if partition_of(name, PARTIT
 
 @pytest.fixture(autouse=True)
 def _soon_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transaction_coordinator, "MARKER_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(marker_delivery, "RETRY_SECONDS", 0.01)
 
 
 async def retried(house: TransactionHousehold) -> None:
     """Returns when what is left to be written was tried a few times."""
-    await asyncio.sleep(transaction_coordinator.MARKER_RETRY_SECONDS * 5)
+    await asyncio.sleep(marker_delivery.RETRY_SECONDS * 5)
     await house.loaded()
 
 
@@ -135,7 +135,7 @@ def test_a_group_that_is_being_loaded_gets_the_marker_afterwards(tmp_path: Path)
             house.threads.hold()
             await house.place(OFFSETS_TOPIC, Place(2))
             await house.end(producer)
-            await asyncio.sleep(transaction_coordinator.MARKER_RETRY_SECONDS * 5)
+            await asyncio.sleep(marker_delivery.RETRY_SECONDS * 5)
             assert await house.state() == "PrepareCommit"
             house.threads.let_go()
             await until(partial(house.is_in_state, "CompleteCommit"))
@@ -349,7 +349,7 @@ def test_partitions_do_not_fill_up_with_markers_while_the_transaction_log_cannot
                 return len(house.markers_in()) >= 3
 
             await until(is_written_three_times)
-            assert asyncio.get_running_loop().time() - begun_s > 2 * transaction_coordinator.MARKER_RETRY_SECONDS
+            assert asyncio.get_running_loop().time() - begun_s > 2 * marker_delivery.RETRY_SECONDS
             monkeypatch.undo()
             is_broken = False
             await house.loaded()

@@ -7,13 +7,18 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.api.environments import TransactionEnvironment
+from barnabas.broker.broker_peers import BrokerPeers
 from barnabas.broker.coordinators.coordinator_spec import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_of
+from barnabas.broker.coordinators.marker_delivery import MarkerDelivery
 from barnabas.broker.coordinators.transaction_coordinator import TransactionCoordinator
 from barnabas.broker.coordinators.transaction_markers import MarkerWriter
+from barnabas.broker.coordinators.transaction_verification import TransactionVerification
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.coordination.effects import Producer, ProducerId
 from barnabas.log.producers.producer_state import NOT_NEEDED
 from barnabas.metadata.image import FeaturesImage, TopicImage
+from barnabas.net.peer import PeerEnvironment
+from barnabas.ports import SystemNetwork, SystemRandom
 from barnabas.protocol import messages as m
 from barnabas.protocol.batch import build_batch, decode_records, iter_headers
 from barnabas.protocol.control_records import ControlRecordType, decode_key
@@ -69,7 +74,12 @@ class TransactionHousehold(Household):
 
         self.producer_ids = ProducerIds(NODE_ID, ScriptedChannel(allocate), lambda: self.image)
         self.markers = MarkerWriter(self.environment, self.groups)
-        self.transactions = TransactionCoordinator(self.environment, self.markers, self.producer_ids)
+        self.peers = BrokerPeers(
+            PeerEnvironment.of(self.loop, SystemNetwork(), SystemRandom()), lambda: self.image, lambda: self.config
+        )
+        self.delivery = MarkerDelivery(NODE_ID, self.environment, self.markers, self.peers)
+        self.transactions = TransactionCoordinator(self.environment, self.delivery, self.producer_ids)
+        self.verification = TransactionVerification(NODE_ID, self.environment, self.transactions, self.peers)
         self.transaction_version = 2
         self.places = dict.fromkeys((*INTERNAL, TOPIC), Place())
         self.configs: Mapping[ConfigResource, Mapping[str, str]] = {}
@@ -78,6 +88,7 @@ class TransactionHousehold(Household):
     def for_transaction_handlers(self) -> TransactionEnvironment:
         return TransactionEnvironment(
             transactions=self.transactions,
+            verification=self.verification,
             markers=self.markers,
             producer_ids=self.producer_ids,
             groups=self.groups,
@@ -105,7 +116,11 @@ class TransactionHousehold(Household):
             leader_epoch = epoch if given is None else given
             partition = a_partition(leader, replicas, isr)._replace(leader_epoch=leader_epoch, partition_epoch=epoch)
             topics.append(TopicImage(name, topic_id(name), (partition,) * PARTITIONS))
+        before = self.image
         await self.hosting.follow(*topics, configs=self.configs)
+        delta = self.image.diff(before)
+        self.peers.image_changed(self.image, delta)
+        self.delivery.image_changed(self.image, delta)
 
     async def _is_loaded(self) -> bool:
         try:
@@ -194,6 +209,9 @@ class TransactionHousehold(Household):
 
     async def stop(self) -> None:
         self.transactions.close()
+        self.delivery.close()
+        self.verification.close()
+        await self.peers.close()
         await self.producer_ids.close()
         await super().stop()
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from barnabas.broker.api.produce.produce_wire import ProduceRequest
-    from barnabas.broker.coordinators.transaction_coordinator import TransactionCoordinator
+    from barnabas.broker.coordinators.transaction_verification import TransactionVerification
     from barnabas.log.producers.producer_state import Verification
     from barnabas.replication.hosted import HostedPartition
 
@@ -58,7 +58,7 @@ class Transactional(NamedTuple):
     errors: dict[PartitionKey, KafkaError]
     """Why batches are not appended."""
 
-    async def ask_coordinator(self, transactions: TransactionCoordinator, version: int) -> None:
+    async def ask_coordinator(self, transactions: TransactionVerification, version: int) -> None:
         partitions = list(self.unverified.values())
         answers = await transactions.check_partitions(
             self.transactional_id, self.producer_id, self.epoch, partitions, adds=self.adds

@@ -1,4 +1,5 @@
-"""DescribeTransactions, ListTransactions, and WriteTxnMarkers, by which tools end a transaction that hangs.
+"""DescribeTransactions, ListTransactions, and WriteTxnMarkers, by which coordinators on other brokers end transactions,
+and tools those that hang.
 
 DescribeTransactions may name ids of several partitions: each partition is asked for its own, and one that cannot answer
 fails only its own ids. ListTransactions fails as a whole while one of the node's partitions is being loaded.
@@ -98,21 +99,26 @@ async def write_txn_markers(
     caller: Caller,  # noqa: ARG001 (every handler takes it)
 ) -> m.WriteTxnMarkersResponse:
     has_nobody = any(wanted.producer_id < 0 or wanted.producer_epoch < 0 for wanted in request.markers)
-    by_producer: dict[int, Errors] = {}
-    for wanted in request.markers:
+    asked = [(wanted, partitions_of(wanted)) for wanted in request.markers]
+    if has_nobody:
         # If one marker of a request has no producer, none is written: a log can have no such batch.
-        errors = (
-            refuse_marker(wanted)
-            if has_nobody
-            else await write_marker(environment.markers, wanted, environment.settings.config.request_timeout_ms)
-        )
+        outcomes = [dict.fromkeys(partitions, Error.UNKNOWN_SERVER_ERROR) for _, partitions in asked]
+    else:
+        timeout_ms = environment.settings.config.request_timeout_ms
+        # All are written before any is waited for: replicas take them together.
+        writing = [start_marker(environment.markers, wanted, partitions, timeout_ms) for wanted, partitions in asked]
+        outcomes = await asyncio.gather(*writing)
+    by_producer: dict[int, Errors] = {}
+    for (wanted, _), errors in zip(asked, outcomes, strict=True):
         by_producer.setdefault(wanted.producer_id, {}).update(errors)
     return m.WriteTxnMarkersResponse(
         markers=[as_result(producer_id, errors) for producer_id, errors in by_producer.items()]
     )
 
 
-async def write_marker(markers: MarkerWriter, wanted: WantedMarker, timeout_ms: int) -> Errors:
+def start_marker(
+    markers: MarkerWriter, wanted: WantedMarker, partitions: list[TopicPartition], timeout_ms: int
+) -> asyncio.Future[Errors]:
     marker = EndMarker(
         producer_id=wanted.producer_id,
         producer_epoch=wanted.producer_epoch,
@@ -126,12 +132,8 @@ async def write_marker(markers: MarkerWriter, wanted: WantedMarker, timeout_ms: 
         if not done.done():
             done.set_result(errors)
 
-    markers.write(marker, partitions_of(wanted), timeout_ms, on_done)
-    return await done
-
-
-def refuse_marker(wanted: WantedMarker) -> Errors:
-    return dict.fromkeys(partitions_of(wanted), Error.UNKNOWN_SERVER_ERROR)
+    markers.write(marker, partitions, timeout_ms, on_done)
+    return done
 
 
 def partitions_of(wanted: WantedMarker) -> list[TopicPartition]:

@@ -89,7 +89,7 @@ async def join_transaction(
     if verification is None:
         return
     partition = OFFSETS_TOPIC, hosted.index
-    errors = await environment.transactions.check_partitions(
+    errors = await environment.verification.check_partitions(
         request.transactional_id, producer_id, epoch, [partition], adds=adds
     )
     if errors[partition] is not Error.NONE:
@@ -101,6 +101,9 @@ async def join_transaction(
 
 
 def for_version(error: Error, version: int) -> Error:
+    if error is Error.NETWORK_EXCEPTION:
+        # Clients do not expect it of a coordinator. This one they retry, without looking for the coordinator again.
+        error = Error.COORDINATOR_LOAD_IN_PROGRESS
     if error is Error.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_HAS_ITS_OWN_ERROR_FROM:
         return Error.COORDINATOR_NOT_AVAILABLE
     if error is Error.TRANSACTION_ABORTABLE and version < ABORTABLE_HAS_ITS_OWN_ERROR_FROM:

@@ -10,6 +10,7 @@ AddOffsetsToTxn: v2 says PRODUCER_FENCED · v3 is flexible · v4 may answer TRAN
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.broker.api.environments import TransactionEnvironment
@@ -57,12 +58,16 @@ async def add_partitions_to_txn(
     version = caller.api_version
     if version < ADD_FROM_BROKERS:
         asked = of_client(request)
+        check_partition_count(asked.topics, lambda topic: topic.partitions)
         errors = await add_or_verify(environment, asked, version)
         (result,) = answer(asked.transactional_id, errors).results_by_transaction
         return m.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results)
-    response = m.AddPartitionsToTxnResponse()
     for asked in request.transactions:
-        errors = await add_or_verify(environment, asked, version)
+        check_partition_count(asked.topics, lambda topic: topic.partitions)
+    # All are begun before any is waited for: they are written together, and none waits for another's replicas.
+    outcomes = await asyncio.gather(*(add_or_verify(environment, asked, version) for asked in request.transactions))
+    response = m.AddPartitionsToTxnResponse()
+    for asked, errors in zip(request.transactions, outcomes, strict=True):
         response.results_by_transaction += answer(asked.transactional_id, errors).results_by_transaction
     return response
 
@@ -80,7 +85,6 @@ def of_client(request: m.AddPartitionsToTxnRequest) -> Transaction:
 async def add_or_verify(
     environment: TransactionEnvironment, asked: Transaction, version: int
 ) -> dict[TopicPartition, Error]:
-    check_partition_count(asked.topics, lambda topic: topic.partitions)
     partitions = [(topic.name, index) for topic in asked.topics for index in topic.partitions]
     topics = environment.metadata.image.topics
     refused = {each: error for each in partitions if (error := refusal(topics, each, version)) is not Error.NONE}
