@@ -28,6 +28,9 @@ PREFETCH_FRACTION = 0.9
 BLOCK_WAIT_SECONDS = 1.0
 """How long a request waits for a block before its client is told to retry."""
 
+RETRY_SECONDS = 0.05
+"""How long to wait after the controller has given none, which may be moving to another node."""
+
 
 class ProducerIds:
     """The blocks that this broker has. Invariant: every id is taken at most once."""
@@ -51,6 +54,9 @@ class ProducerIds:
                 self._use(self._next_block)
                 self._next_block = range(0)
             elif not await self._has_fetched(deadline):
+                if asyncio.get_running_loop().time() + RETRY_SECONDS < deadline:
+                    await asyncio.sleep(RETRY_SECONDS)
+                    continue
                 raise KafkaError(
                     Error.COORDINATOR_LOAD_IN_PROGRESS,
                     f"the controller allocated no block of producer ids within {BLOCK_WAIT_SECONDS} s: try again",

@@ -98,17 +98,17 @@ def test_what_is_refused_gets_no_id(fields: dict[str, Any], error: Error) -> Non
     assert (response.error_code, response.producer_id, response.producer_epoch) == (error, -1, -1)
 
 
-def test_a_controller_that_refuses_lets_the_client_try_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_controller_that_refuses_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
     answers = [m.AllocateProducerIdsResponse(error_code=Error.STALE_BROKER_EPOCH), blocks()(None)]
-
-    async def play() -> list[m.InitProducerIdResponse]:
-        broker = a_broker(an_image(), answer=lambda _: answers.pop(0))
-        return [await init(broker), await init(broker)]
-
-    first, second = asyncio.run(play())
-    assert first.error_code == Error.COORDINATOR_LOAD_IN_PROGRESS
-    assert (second.error_code, second.producer_id) == (Error.NONE, 0)
+    response = init_once(lambda _: answers.pop(0))
+    assert (response.error_code, response.producer_id) == (Error.NONE, 0)
     assert "STALE_BROKER_EPOCH" in caplog.text
+
+
+def test_a_controller_that_keeps_refusing_lets_the_client_try_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_ids, "BLOCK_WAIT_SECONDS", 0.12)
+    refusal = m.AllocateProducerIdsResponse(error_code=Error.NOT_CONTROLLER)
+    assert init_once(lambda _: refusal).error_code == Error.COORDINATOR_LOAD_IN_PROGRESS
 
 
 def test_nobody_waits_longer_than_the_limit_for_a_controller_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
