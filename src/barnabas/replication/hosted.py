@@ -263,6 +263,10 @@ class HostedPartition:
         if not self.state.is_leader:
             raise self._not_leader()
 
+    def require_writable(self) -> None:
+        """Raises `KafkaError` if what a coordinator has to write would be refused."""
+        self._require_in_sync_leader()
+
     def _require_in_sync_leader(self) -> None:
         self.require_leader()
         self.state.require_in_sync()

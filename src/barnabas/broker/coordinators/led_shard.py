@@ -238,8 +238,24 @@ class LedShard(Generic[S]):
         return not self._undelivered and self.is_committed(self._written_to)
 
     def is_committed(self, end_offset: int) -> bool:
-        """Never true once the epoch of this shard has ended, even before `resign` is called."""
-        return self.hosted.outcome(end_offset, self.epoch) is Error.NONE
+        """Never true once the epoch of this shard has ended, even before `resign` is called. What all in-sync replicas
+        have is committed even if there are few of them by now: then nothing more can be written, but what is there can
+        be spoken of."""
+        outcome = self.hosted.outcome(end_offset, self.epoch)
+        return outcome is Error.NONE or outcome is Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+    def is_led(self) -> bool:
+        """Whether this node leads the partition in the epoch of this shard. If not, `resign` will be called."""
+        state = self.hosted.state
+        return state.is_leader and state.leader_epoch == self.epoch
+
+    def require_writable(self) -> None:
+        """KafkaError if records could not be appended now: the state would have to be loaded again after a step that
+        writes."""
+        try:
+            self.hosted.require_writable()
+        except KafkaError as error:
+            raise for_clients(error) from error
 
     def finish_turn(self) -> None:
         """Appends the records of this turn's steps, and sends their answers when these are committed."""
@@ -291,7 +307,7 @@ class LedShard(Generic[S]):
 
     def _require_epoch(self) -> None:
         """The partition may be led in a new epoch already, shortly before `resign` is called."""
-        if self.hosted.state.leader_epoch != self.epoch:
+        if not self.is_led():
             raise KafkaError(
                 Error.NOT_LEADER_OR_FOLLOWER, f"{self.hosted} is no longer led by this node in epoch {self.epoch}"
             )
@@ -336,11 +352,13 @@ class LedShard(Generic[S]):
     # ── ends ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _reload(self, error: KafkaError, answers: Answers) -> None:
-        """The state is ahead of the log, because of an append that failed: it is loaded again."""
-        logger.error("cannot write to %s, loading its %s again: %s", self.hosted, self._what, error)
+        """The state is ahead of the log, because of an append that failed: it is loaded again, unless the partition is
+        somebody else's by now."""
         refuse([*answers, *self._answers], for_clients(error))
         self._unload()
-        self.load()
+        if self.is_led():
+            logger.error("cannot write to %s, loading its %s again: %s", self.hosted, self._what, error)
+            self.load()
 
     def resign(self) -> None:
         """The partition has another leader, none, or this node in a new epoch."""

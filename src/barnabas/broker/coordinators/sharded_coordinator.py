@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from barnabas.broker.coordinators.led_shard import PendingReply, Step
     from barnabas.coordination.effects import Action, Effects
-    from barnabas.replication.hosted import HostedPartition
 
 LOADS_AT_ONCE = 4
 """How many partitions are loaded at a time: each takes a buffer."""
@@ -59,16 +58,26 @@ class ShardedCoordinator(ABC, Generic[S]):
         return partition_of(name, self._spec.partition_count() if topic is None else len(topic.partitions))
 
     def step(self, name: str, step: Step[S]) -> asyncio.Future[Any]:
-        """Takes a step in the partition of a name. Gives its answer when it is committed; KafkaError if it cannot
-        be."""
+        """Takes a step that writes in the partition of a name. Gives its answer when it is committed; KafkaError if it
+        cannot be."""
         answer: asyncio.Future[Any] = self._environment.loop.create_future()
-        self.begin_step(name, step, answer)
+        self.begin_write(name, step, answer)
         return answer
 
     def begin_step(self, name: str, step: Step[S], waiting: PendingReply) -> None:
         """Takes a step in the partition of a name. Its answer, or its failure, goes to `waiting`."""
         try:
             self.serving(self.partition_of(name)).step(step, waiting)
+        except KafkaError as failed:
+            waiting.set_exception(failed)
+
+    def begin_write(self, name: str, step: Step[S], waiting: PendingReply) -> None:
+        """As `begin_step`, for a step that writes unless it refuses. Where too few replicas are in sync for that, it is
+        not taken, so that the shard goes on serving those who only read, or say that they are alive."""
+        try:
+            led = self.serving(self.partition_of(name))
+            led.require_writable()
+            led.step(step, waiting)
         except KafkaError as failed:
             waiting.set_exception(failed)
 
@@ -105,7 +114,7 @@ class ShardedCoordinator(ABC, Generic[S]):
     def follow(self) -> None:
         """The partitions that this node hosts, or their leaders, may have changed."""
         hosted = self._environment.replicas.partitions_of(self._spec.topic)
-        lost = [index for index, led in self._led.items() if not is_led_still(led, hosted.get(index))]
+        lost = [index for index, led in self._led.items() if hosted.get(index) is not led.hosted or not led.is_led()]
         self._resign(lost)
         for index, partition in hosted.items():
             if partition.state.is_leader and index not in self._led:
@@ -187,8 +196,3 @@ class ShardedCoordinator(ABC, Generic[S]):
 
     def now_ms(self) -> int:
         return self._clock_base_ms + int(self._environment.clock.monotonic() * 1000)
-
-
-def is_led_still(led: LedShard[Any], hosted: HostedPartition | None) -> bool:
-    """Whether this node hosts the partition as it did, and leads it in the epoch of the shard."""
-    return hosted is led.hosted and hosted.state.is_leader and hosted.state.leader_epoch == led.epoch

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.config.topic_config import TopicConfig
+from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
+from barnabas.replication.hosted import HostedPartition
 from barnabas.replication.partition import BrokerId, LeaderEpoch
 from tests.unit.broker.api.partitions import has_copied
 from tests.unit.broker.api.stand_ins import NODE_ID
@@ -120,6 +122,58 @@ def test_too_few_in_sync_replicas_take_nothing(tmp_path: Path) -> None:
             assert await house.committed("g") == NO_OFFSET
 
     asyncio.run(scenario())
+
+
+def test_with_too_few_in_sync_replicas_a_group_still_answers_those_who_write_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with household(tmp_path, group_initial_rebalance_delay_ms="0") as house:
+            assert await house.commit("g", 3) == Error.NONE
+            joined = await house.join("g")
+            await house.sync("g", joined)
+            hosted = house.partition_of("g")
+            hosted.state.replicas = (BrokerId(NODE_ID), BrokerId(ANOTHER_NODE))
+            hosted.log.config = TopicConfig(min_insync_replicas=2)
+            house.threads.hold()  # so that it would be noticed if the shard were loaded again
+            assert await refused(house.commit("g", 4)) is Error.COORDINATOR_NOT_AVAILABLE
+            beat = m.HeartbeatRequest(group_id="g", member_id=joined.member_id, generation_id=joined.generation_id)
+            answer: asyncio.Future[m.HeartbeatResponse] = asyncio.get_running_loop().create_future()
+            house.groups.begin_step("g", lambda shard, to, now_ms: shard.heartbeat(beat, to, now_ms), answer)
+            assert (await asyncio.wait_for(answer, 10)).error_code == Error.NONE
+            assert await asyncio.wait_for(house.committed("g"), 10) == 3
+
+    asyncio.run(scenario())
+
+
+def test_what_was_committed_can_be_read_when_too_few_replicas_are_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with household(tmp_path) as house:
+            assert await house.commit("g", 3) == Error.NONE
+            monkeypatch.setattr(HostedPartition, "outcome", lambda *_: Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+            assert await asyncio.wait_for(house.committed("g"), 10) == 3
+
+    asyncio.run(scenario())
+
+
+def test_a_shard_whose_partition_has_moved_is_not_loaded_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with household(tmp_path) as house:
+            assert await house.commit("g", 3) == Error.NONE
+            hosted = house.partition_of("g")
+            others = [BrokerId(ANOTHER_NODE)]
+            # The coordinator has not heard of it yet.
+            hosted.state.follow_metadata(BrokerId(ANOTHER_NODE), LeaderEpoch(9), 9, others, others)
+            request = house.commit_request("g", 4)
+            answer: asyncio.Future[m.OffsetCommitResponse] = asyncio.get_running_loop().create_future()
+            house.groups.begin_step("g", lambda shard, to, now_ms: shard.commit_offsets(request, 9, to, now_ms), answer)
+            with pytest.raises(KafkaError, match="NOT_COORDINATOR"):
+                await asyncio.wait_for(answer, 10)
+
+    asyncio.run(scenario())
+    assert "loading its groups again" not in caplog.text
 
 
 def test_where_the_topic_asks_for_it_answers_wait_for_the_device(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def begin_commit(
         return m.OffsetCommitResponse(topics=[refuse_commit(topic, error) for topic in request.topics])
 
     answer: Pending[Any] = Pending(refuse, finish)
-    groups.begin_step(request.group_id, step, answer)
+    groups.begin_write(request.group_id, step, answer)
     return answer
 
 
