@@ -68,19 +68,30 @@ class MarkerOrder:
     """The end of one transaction, on its way to partitions. `on_written` is called once, when none is left; never if
     the order is no longer wanted, or if one of the partitions has heard from a newer coordinator."""
 
-    __slots__ = ("_is_wanted", "attempts", "is_fenced", "left", "marker", "on_written", "transactional_id")
+    __slots__ = (
+        "_is_wanted",
+        "attempts",
+        "is_fenced",
+        "left",
+        "marker",
+        "on_written",
+        "partitions",
+        "transactional_id",
+    )
 
     def __init__(
         self,
         transactional_id: str,
         marker: EndMarker,
-        partitions: Iterable[TopicPartition],
+        partitions: tuple[TopicPartition, ...],
         is_wanted: Callable[[], bool],
         on_written: Callable[[], None],
     ) -> None:
         self.transactional_id = transactional_id
         self.marker = marker
+        self.partitions = partitions
         self.left = set(partitions)
+        """Those without a marker."""
         self.on_written = on_written
         self.attempts = 0
         """How often a partition has refused the marker."""
@@ -119,11 +130,11 @@ class MarkerDelivery:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self, order: MarkerOrder) -> None:
-        self.route(Consignment(order, tuple(order.left)))
+        self.route(Consignment(order, order.partitions))
 
     def start_later(self, order: MarkerOrder) -> None:
         """For an order that was given before, and may have to be given again soon."""
-        self.try_later(Consignment(order, tuple(order.left)))
+        self.try_later(Consignment(order, order.partitions))
 
     def route(self, consignment: Consignment) -> None:
         """Sends each partition's marker on its way. What is no longer wanted ends here."""
@@ -147,6 +158,11 @@ class MarkerDelivery:
     def tried(self, order: MarkerOrder, errors: Mapping[TopicPartition, Error]) -> None:
         """Some partitions have got the marker, or have refused it."""
         if not order.is_wanted():
+            return
+        if not any(errors.values()):
+            order.left.difference_update(errors)
+            if not order.left:
+                order.on_written()
             return
         if Error.TRANSACTION_COORDINATOR_FENCED in errors.values():
             # A newer coordinator has written there: the transaction is its responsibility now.
@@ -206,9 +222,10 @@ class MarkerDelivery:
 
     def _write(self, order: MarkerOrder, partitions: Collection[TopicPartition]) -> None:
         def on_done(errors: Mapping[TopicPartition, Error]) -> None:
-            # The partition was deleted meanwhile.
-            gone = Error.UNKNOWN_TOPIC_OR_PARTITION
-            self.tried(order, {each: Error.NONE if error is gone else error for each, error in errors.items()})
+            if any(errors.values()):
+                gone = Error.UNKNOWN_TOPIC_OR_PARTITION  # deleted meanwhile
+                errors = {each: Error.NONE if error is gone else error for each, error in errors.items()}
+            self.tried(order, errors)
 
         self._writer.write(order.marker, partitions, self._environment.config().request_timeout_ms, on_done)
 
@@ -279,8 +296,7 @@ class MarkerSender:
     def add(self, consignment: Consignment) -> None:
         self._queue.append(consignment)
         if self._sending is None:
-            self._sending = asyncio.ensure_future(self._send())
-            self._sending.add_done_callback(self._sending_ended)
+            self._start()
 
     def forget_unwanted(self) -> None:
         self._queue = deque(each for each in self._queue if each.order.is_wanted())
@@ -289,6 +305,10 @@ class MarkerSender:
         self._queue.clear()
         if self._sending is not None:
             self._sending.cancel()
+
+    def _start(self) -> None:
+        self._sending = asyncio.ensure_future(self._send())
+        self._sending.add_done_callback(self._sending_ended)
 
     async def _send(self) -> None:
         while batch := self._next_batch():
@@ -306,6 +326,10 @@ class MarkerSender:
             except WireError as error:
                 logger.info("transaction markers of %d transactions were not sent: %s", len(batch), error)
                 self._route_again(batch)
+            except Exception:
+                logger.exception("transaction markers for broker %d cannot be encoded", self.broker_id)
+                for consignment in batch:
+                    self._delivery.try_later(consignment)
             else:
                 self._answered(batch, response)
 
@@ -333,10 +357,13 @@ class MarkerSender:
             self._delivery.tried(order, {each: answered.get(each, Error.UNKNOWN_SERVER_ERROR) for each in partitions})
 
     def _sending_ended(self, sending: asyncio.Task[None]) -> None:
-        self._sending = None
-        self._delivery.sender_is_idle(self)
         if not sending.cancelled() and (error := sending.exception()) is not None:
-            logger.critical("transaction markers for broker %d are stuck", self.broker_id, exc_info=error)
+            logger.critical("sending transaction markers to broker %d failed", self.broker_id, exc_info=error)
+        self._sending = None
+        if self._queue:  # Something has come since the last look.
+            self._start()
+        else:
+            self._delivery.sender_is_idle(self)
 
 
 def leader_of(image: MetadataImage, partition: TopicPartition) -> int | None:

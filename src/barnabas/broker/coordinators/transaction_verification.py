@@ -189,13 +189,19 @@ class CoordinatorAsker:
         asked = Asked(question, asyncio.get_running_loop().create_future())
         self._waiting.append(asked)
         if self._asking is None:
-            self._asking = asyncio.ensure_future(self._ask())
-            self._asking.add_done_callback(self._asking_ended)
+            self._start()
         return await asked.answer
 
     def close(self) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for asked in waiting:
+            asked.fail(Error.NETWORK_EXCEPTION)
         if self._asking is not None:
             self._asking.cancel()
+
+    def _start(self) -> None:
+        self._asking = asyncio.ensure_future(self._ask())
+        self._asking.add_done_callback(self._asking_ended)
 
     async def _ask(self) -> None:
         while batch := self._next_batch():
@@ -245,13 +251,13 @@ class CoordinatorAsker:
                 answered.succeed(errors_of(result, answered.question))
 
     def _asking_ended(self, asking: asyncio.Task[None]) -> None:
-        self._asking = None
-        self._on_idle(self)
-        for asked in self._waiting:
-            asked.fail(Error.NETWORK_EXCEPTION)
-        self._waiting.clear()
         if not asking.cancelled() and (error := asking.exception()) is not None:
             logger.error("broker %d could not be asked about transactions", self.broker_id, exc_info=error)
+        self._asking = None
+        if self._waiting:  # Something has come since the last look.
+            self._start()
+        else:
+            self._on_idle(self)
 
 
 async def send(peer: Peer, transactions: list[Transaction]) -> m.AddPartitionsToTxnResponse:

@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.broker.coordinators import marker_delivery, transaction_verification
 from barnabas.broker.coordinators.coordinator_spec import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from barnabas.broker.coordinators.marker_delivery import MarkerOrder
 from barnabas.log.append_batches import EndMarker
 from barnabas.protocol import messages as m
 from barnabas.protocol.batch import build_batch, decode_records, iter_headers
@@ -302,6 +303,26 @@ def test_markers_that_end_meanwhile_share_the_next_request(monkeypatch: pytest.M
     run(scenario)
     assert sum(sizes) == 30
     assert len(sizes) < 15
+
+
+def test_no_marker_is_left_behind_when_it_comes_just_as_the_last_request_is_answered() -> None:
+    async def scenario(cluster: SeveralBrokers) -> None:
+        broker = cluster.brokers[COORDINATOR]
+        written: list[int] = []
+
+        def start(number: int) -> None:
+            def on_written() -> None:
+                written.append(number)
+                if number < 10:
+                    broker.loop.call_soon(start, number + 1)
+
+            marker = EndMarker(number, 0, coordinator_epoch=0, is_commit=True, transaction_version=1)
+            broker.broker._delivery.start(MarkerOrder(ID, marker, ((TOPIC, 1),), lambda: True, on_written))
+
+        broker.loop.call_soon_threadsafe(start, 1)
+        await until(lambda: len(written) == 10)
+
+    run(scenario)
 
 
 def test_a_leader_that_cannot_be_reached_gets_its_marker_when_it_can() -> None:
