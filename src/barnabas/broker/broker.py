@@ -42,7 +42,7 @@ from barnabas.metadata.image import MetadataImage
 from barnabas.net.peer import PeerEnvironment
 from barnabas.net.purgatory import Purgatory
 from barnabas.replication.log_store import LogStore
-from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.replication.replica_manager import ReplicaManager, ReplicationEnvironment
 from barnabas.replication.throttle import QuotaWindows
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from barnabas.log.partition_log import PartitionLog
     from barnabas.metadata.image import Endpoint, MetadataDelta
     from barnabas.net.parts import FilePart
+    from barnabas.net.peer import Peer
     from barnabas.ports import Clock, Disk, Network, Processes, Random, Threads
     from barnabas.raft.image_publisher import ImagePublisher
     from barnabas.replication.log_store import OpenDir, UnusableDir
@@ -100,12 +101,20 @@ class Broker:
         self._purgatory = Purgatory(self._loop)
         self._store = LogStore(environment.dirs, self.run_in_thread, self._log_rolled, environment.unusable_dirs)
         self._flusher = Flusher(self._disk, self.run_in_thread, self._store.report_failure)
+        self._peers = self._broker_peers()
         self._replicas = ReplicaManager(
             self._node_id,
             self._store,
             self._purgatory,
             self._clock,
             self.run_in_thread,
+            ReplicationEnvironment(
+                loop=self._loop,
+                connect=self._connect_to_leader,
+                controller=self._channel,
+                broker_epoch=lambda: NO_EPOCH if self._lifecycle is None else self._lifecycle.epoch,
+                flush=self._flusher.flush,
+            ),
             quota_windows=QuotaWindows(
                 config.replication_quota_window_num, config.replication_quota_window_size_seconds
             ),
@@ -117,7 +126,6 @@ class Broker:
         coordinators = self._coordinator_environment()
         self._groups = GroupCoordinator(coordinators)
         self._markers = MarkerWriter(coordinators, self._groups)
-        self._peers = self._broker_peers()
         self._delivery = MarkerDelivery(self._node_id, coordinators, self._markers, self._peers)
         self._transactions = TransactionCoordinator(coordinators, self._delivery, self._producer_ids)
         self._verification = TransactionVerification(self._node_id, coordinators, self._transactions, self._peers)
@@ -162,6 +170,11 @@ class Broker:
             image=lambda: self._metadata.image,
             config=lambda: self._settings.config,
         )
+
+    def _connect_to_leader(self, broker_id: int, purpose: str) -> Peer | None:
+        timeout_s = self._settings.config.replica_socket_timeout_ms / 1000
+        settings = self._peers.settings(purpose)._replace(request_timeout_s=timeout_s)
+        return self._peers.connect(broker_id, purpose, settings)
 
     def environments(self) -> tuple[object, ...]:
         """The environments of this broker's handlers, one for each family of APIs."""

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from barnabas.metadata.image import MetadataImage
     from barnabas.protocol.compiler.structs import Message
+    from barnabas.protocol.envelopes import ForwardedClient
     from barnabas.replication.hosted import HostedPartition
 
 PORT = 9092
@@ -119,6 +120,9 @@ class OneBroker:
         await self.publisher.wait_for_offset(self.cluster.last_offset)
         return response
 
+    async def forward(self, request: Message, client: ForwardedClient) -> Any:
+        return await self.send(request)
+
     @property
     def image(self) -> MetadataImage:
         return self.publisher.image
@@ -150,6 +154,7 @@ class SeveralBrokers:
         """The controller's mood."""
         self._blocks = count(1000, BLOCK_LENGTH)
         self._epochs: dict[tuple[str, int], int] = {}
+        self._places: dict[tuple[str, int], int] = {}
         self.client_loop = self.scheduler.new_loop("client")
         self._client = PeerEnvironment.of(self.client_loop, self.network.host("client"), SeededRandom(f"{seed} client"))
         self.brokers = {
@@ -199,14 +204,16 @@ class SeveralBrokers:
         raise AssertionError(f"broker {broker.id} asked the controller {request}")
 
     def place(self, topic: str, *leaders: int) -> None:
-        """Each partition has one replica, on its leader; -1 stands for a partition of broker 1 that nobody leads."""
+        """Each partition has one replica, on its leader; -1 stands for one that nobody leads, which stays where it was,
+        or is on broker 1 if it is new."""
         records: list[Message] = []
         if (topic, 0) not in self._epochs:
             records.append(m.TopicRecord(name=topic, topic_id=topic_id(topic)))
         for index, leader in enumerate(leaders):
             epoch = self._epochs.get((topic, index))
             self._epochs[topic, index] = 0 if epoch is None else epoch + 1
-            replica = 1 if leader < 0 else leader
+            replica = self._places.get((topic, index), 1) if leader < 0 else leader
+            self._places[topic, index] = replica
             if epoch is None:
                 records.append(
                     m.PartitionRecord(

@@ -132,7 +132,7 @@ def test_with_too_few_in_sync_replicas_a_group_still_answers_those_who_write_not
             await house.sync("g", joined)
             hosted = house.partition_of("g")
             hosted.state.replicas = (BrokerId(NODE_ID), BrokerId(ANOTHER_NODE))
-            hosted.log.config = TopicConfig(min_insync_replicas=2)
+            hosted.reconfigure(TopicConfig(min_insync_replicas=2))
             house.threads.hold()  # so that it would be noticed if the shard were loaded again
             assert await refused(house.commit("g", 4)) is Error.COORDINATOR_NOT_AVAILABLE
             beat = m.HeartbeatRequest(group_id="g", member_id=joined.member_id, generation_id=joined.generation_id)
