@@ -101,11 +101,12 @@ def consume(bootstrap: str, topic: str, count: int, partition: int = 0) -> list[
 
 def format_as_broker(cluster: Cluster, config: Path, cluster_id: str | None = None) -> None:
     """Formats the folders of a node that is to join as a broker only."""
+    format_folder(config, cluster_id or cluster.layout.cluster_id, "--no-initial-controllers")
+
+
+def format_folder(config: Path, cluster_id: str, *words: str) -> None:
     done = subprocess.run(
-        [
-            *(sys.executable, "-m", "barnabas", "format", "--no-initial-controllers"),
-            *(f"--cluster-id={cluster_id or cluster.layout.cluster_id}", "--config", str(config)),
-        ],
+        [sys.executable, "-m", "barnabas", "format", f"--cluster-id={cluster_id}", "--config", str(config), *words],
         capture_output=True,
         text=True,
         check=False,
