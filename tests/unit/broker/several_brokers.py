@@ -240,6 +240,15 @@ class SeveralBrokers:
                 )
         self.publish(*records)
 
+    def lead(self, topic: str, *leaders: int) -> None:
+        """Who leads each partition, or -1, where its replicas stay."""
+        self.publish(
+            *(
+                m.PartitionChangeRecord(partition_id=index, topic_id=topic_id(topic), leader=leader)
+                for index, leader in enumerate(leaders)
+            )
+        )
+
     def remove(self, topic: str) -> None:
         self.publish(m.RemoveTopicRecord(topic_id=topic_id(topic)))
         self._epochs = {key: epoch for key, epoch in self._epochs.items() if key[0] != topic}

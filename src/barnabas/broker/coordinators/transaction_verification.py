@@ -239,7 +239,7 @@ class CoordinatorAsker:
                 asked.fail(Error.UNSUPPORTED_VERSION if asked.question.adds else Error.NONE)
             return
         except WireError as error:
-            logger.warning("%d transactions could not be verified: %s", len(batch), error)
+            logger.info("%d transactions could not be verified: %s", len(batch), error)
             return
         if response.error_code != Error.NONE:
             logger.error("%s verifies no transactions: %s", peer, Error(response.error_code).name)
