@@ -154,7 +154,6 @@ class SeveralBrokers:
         """The controller's mood."""
         self._blocks = count(1000, BLOCK_LENGTH)
         self._epochs: dict[tuple[str, int], int] = {}
-        self._places: dict[tuple[str, int], int] = {}
         self.client_loop = self.scheduler.new_loop("client")
         self._client = PeerEnvironment.of(self.client_loop, self.network.host("client"), SeededRandom(f"{seed} client"))
         self.brokers = {
@@ -204,23 +203,20 @@ class SeveralBrokers:
         raise AssertionError(f"broker {broker.id} asked the controller {request}")
 
     def place(self, topic: str, *leaders: int) -> None:
-        """Each partition has one replica, on its leader; -1 stands for one that nobody leads, which stays where it was,
-        or is on broker 1 if it is new."""
+        """Each partition has one replica, on its leader."""
         records: list[Message] = []
         if (topic, 0) not in self._epochs:
             records.append(m.TopicRecord(name=topic, topic_id=topic_id(topic)))
         for index, leader in enumerate(leaders):
             epoch = self._epochs.get((topic, index))
             self._epochs[topic, index] = 0 if epoch is None else epoch + 1
-            replica = self._places.get((topic, index), 1) if leader < 0 else leader
-            self._places[topic, index] = replica
             if epoch is None:
                 records.append(
                     m.PartitionRecord(
                         partition_id=index,
                         topic_id=topic_id(topic),
-                        replicas=[replica],
-                        isr=[replica],
+                        replicas=[leader],
+                        isr=[leader],
                         leader=leader,
                         leader_epoch=0,
                         partition_epoch=0,
@@ -232,8 +228,8 @@ class SeveralBrokers:
                     m.PartitionChangeRecord(
                         partition_id=index,
                         topic_id=topic_id(topic),
-                        replicas=[replica],
-                        isr=[replica],
+                        replicas=[leader],
+                        isr=[leader],
                         leader=leader,
                         directories=[Uuid(bytes(16))],
                     )

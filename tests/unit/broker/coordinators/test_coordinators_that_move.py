@@ -50,7 +50,7 @@ def test_all_brokers_name_the_same_coordinator() -> None:
         assert await coordinators(cluster, GROUP_KEY, GROUP) == {(Error.NONE, 2)}
         assert await coordinators(cluster, TRANSACTION_KEY, ID) == {(Error.NONE, 3)}
         cluster.place(OFFSETS_TOPIC, 1)
-        cluster.place(TRANSACTIONS_TOPIC, -1)
+        cluster.lead(TRANSACTIONS_TOPIC, -1)
         await asyncio.sleep(1)
         assert await coordinators(cluster, GROUP_KEY, GROUP) == {(Error.NONE, 1)}
         assert await coordinators(cluster, TRANSACTION_KEY, ID) == {(Error.COORDINATOR_NOT_AVAILABLE, -1)}
@@ -194,11 +194,11 @@ def test_a_shard_that_comes_back_has_what_was_committed() -> None:
         assert isinstance(commit, m.OffsetCommitRequest)
         response = await cluster.client(2).send(commit, 9)
         assert set(error_codes(response)) <= {Error.NONE}
-        cluster.place(OFFSETS_TOPIC, -1)
+        cluster.lead(OFFSETS_TOPIC, -1)
         await asyncio.sleep(1)
         response = await cluster.client(2).send(commit, 9)
         assert {Error(code) for code in error_codes(response)} == {Error.NOT_COORDINATOR}
-        cluster.place(OFFSETS_TOPIC, 2)
+        cluster.lead(OFFSETS_TOPIC, 2)
 
         async def is_there() -> bool:
             topic = m.OffsetFetchRequest.OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[0])

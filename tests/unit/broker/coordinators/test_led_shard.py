@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas.broker.coordinators.coordinator_spec import OFFSETS_TOPIC
 from barnabas.config.topic_config import TopicConfig
+from barnabas.metadata.image import ConfigResource, ResourceType, TopicImage
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.replication.hosted import HostedPartition
 from barnabas.replication.partition import BrokerId, LeaderEpoch
 from tests.unit.broker.api.partitions import has_copied
-from tests.unit.broker.api.stand_ins import NODE_ID
-from tests.unit.broker.coordinators.group_household import household
+from tests.unit.broker.api.stand_ins import NODE_ID, a_partition, a_topic, topic_id
+from tests.unit.broker.coordinators.group_household import PARTITIONS, TOPIC, household
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -130,9 +132,10 @@ def test_with_too_few_in_sync_replicas_a_group_still_answers_those_who_write_not
             assert await house.commit("g", 3) == Error.NONE
             joined = await house.join("g")
             await house.sync("g", joined)
-            hosted = house.partition_of("g")
-            hosted.state.replicas = (BrokerId(NODE_ID), BrokerId(ANOTHER_NODE))
-            hosted.reconfigure(TopicConfig(min_insync_replicas=2))
+            few = a_partition(NODE_ID, (NODE_ID, ANOTHER_NODE), (NODE_ID,))._replace(leader_epoch=1, partition_epoch=2)
+            offsets = TopicImage(OFFSETS_TOPIC, topic_id(OFFSETS_TOPIC), (few,) * PARTITIONS)
+            resource = ConfigResource(ResourceType.TOPIC, OFFSETS_TOPIC)
+            await house.hosting.follow(offsets, a_topic(TOPIC), configs={resource: {"min.insync.replicas": "2"}})
             house.threads.hold()  # so that it would be noticed if the shard were loaded again
             assert await refused(house.commit("g", 4)) is Error.COORDINATOR_NOT_AVAILABLE
             beat = m.HeartbeatRequest(group_id="g", member_id=joined.member_id, generation_id=joined.generation_id)

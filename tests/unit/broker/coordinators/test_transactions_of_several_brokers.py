@@ -237,7 +237,7 @@ def test_a_coordinator_that_nobody_is_now_is_a_reason_to_try_again() -> None:
     async def scenario(cluster: SeveralBrokers) -> None:
         producer = Producer(cluster)
         await producer.init()
-        cluster.place(TRANSACTIONS_TOPIC, -1)
+        cluster.lead(TRANSACTIONS_TOPIC, -1)
         await asyncio.sleep(1)
         assert await producer.produce(1, 2) is Error.NOT_ENOUGH_REPLICAS
         assert await producer.commit_offset(2) == {Error.COORDINATOR_NOT_AVAILABLE}
@@ -385,7 +385,7 @@ def test_a_partition_that_nobody_leads_is_waited_for_without_trying() -> None:
         producer = Producer(cluster)
         await producer.init()
         assert await producer.produce(1, 2) is Error.NONE
-        cluster.place(TOPIC, 1, -1, 3)
+        cluster.lead(TOPIC, 1, -1, 3)
         idle = await events_within(60, cluster)
         await producer.end()
         assert await events_within(60, cluster) < idle + 50
@@ -460,9 +460,9 @@ def test_a_coordinator_of_a_new_epoch_finds_the_decision_and_carries_it_out() ->
         assert await producer.produce(1, 2) is Error.NONE
         cluster.network.cut("broker-1", "broker-2")
         await producer.end()
-        cluster.place(TRANSACTIONS_TOPIC, -1)
+        cluster.lead(TRANSACTIONS_TOPIC, -1)
         await asyncio.sleep(5)
-        cluster.place(TRANSACTIONS_TOPIC, COORDINATOR)
+        cluster.lead(TRANSACTIONS_TOPIC, COORDINATOR)
         await asyncio.sleep(5)
         assert await producer.state() == "PrepareCommit"
         cluster.network.heal_all()
