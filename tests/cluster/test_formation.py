@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from typing import TYPE_CHECKING
 
@@ -123,3 +124,31 @@ def test_a_cluster_that_was_stopped_cleanly_or_killed_comes_back_with_what_it_ha
             assert consume(cluster.bootstrap, "kept", 2, partition) == [b"first", b"second"]
     finally:
         cluster.close()
+
+
+def test_a_broker_whose_folder_was_copied_from_another_is_refused(shared: Cluster, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    identity = (shared[2].data_dir / "meta.properties").read_text()
+    (copy / "meta.properties").write_text(identity.replace("node.id=2", "node.id=9"))
+    text = shared.config_file(2).read_text().replace(str(shared[2].data_dir), str(copy))
+    lines = [line for line in text.splitlines() if not line.startswith(("listeners=", "process.roles=", "node.id="))]
+    config = tmp_path / "copy.properties"
+    config.write_text("\n".join([*lines, "process.roles=broker", "listeners=PLAINTEXT://127.0.0.1:0", "node.id=9"]))
+    with pytest.raises(NodeError, match="exited with code 1") as refused:
+        Node(copy, config_file=config).start()
+    assert "INVALID_REGISTRATION: one of its folders belongs to another broker" in str(refused.value)
+
+
+def test_a_voter_that_lost_its_folder_comes_back_as_broker_and_observer(tmp_path: Path) -> None:
+    with Cluster(tmp_path, settings=QUICK) as cluster:
+        create_topic(admin(cluster, 1), "kept", 1)
+        victim = next(node_id for node_id in cluster.nodes if node_id != status(cluster)["quorum"]["leader"])
+        cluster.kill(victim)
+        shutil.rmtree(cluster[victim].data_dir)
+        format_as_broker(cluster, cluster.config_file(victim))
+        cluster.start_node(victim)
+        assert "kept" in topics(admin(cluster, victim))
+        quorum = status(cluster)["quorum"]
+        assert quorum["voters"] == [1, 2, 3]
+        assert quorum["observers"] == [victim]
