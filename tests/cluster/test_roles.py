@@ -19,6 +19,7 @@ from tests.cluster.clusters import (
     admin,
     consume,
     create_topic,
+    format_folder,
     produce,
     status,
     topics,
@@ -27,6 +28,7 @@ from tests.cluster.clusters import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture(scope="module")
@@ -130,3 +132,22 @@ def test_another_controller_takes_over_while_brokers_go_on(shared: Cluster) -> N
     wait_until(lambda: status(shared)["nodes"][first - 1]["lag"] == 0, "the controller that was killed has caught up")
     assert "registered again" not in shared.log_text(4)
     assert shared.log_text(4).count("is unfenced with epoch") == 1
+
+
+def test_voters_that_every_file_names_form_a_quorum_as_well(tmp_path: Path) -> None:
+    """The older way, kraft.version 0: the voters are not in the metadata log."""
+    cluster = Cluster(tmp_path, settings=QUICK)
+    voters = ",".join(f"{voter.node_id}@127.0.0.1:{voter.port}" for voter in cluster.layout.voters)
+    for node_id in cluster.nodes:
+        file = cluster.config_file(node_id)
+        lines = [line for line in file.read_text().splitlines() if "bootstrap.servers" not in line]
+        file.write_text("\n".join([*lines, f"controller.quorum.voters={voters}"]))
+        format_folder(file, cluster.layout.cluster_id)
+    with cluster:
+        create_topic(admin(cluster, 3), "orders", 1)
+        leader = status(cluster)["quorum"]["leader"]
+        cluster.kill(leader)
+        create_topic(admin(cluster, cluster.running[0]), "more", 1)
+        cluster.start_node(leader)
+        assert {"orders", "more"} <= set(topics(admin(cluster, leader)))
+        assert status(cluster)["quorum"]["voters"] == [1, 2, 3]
