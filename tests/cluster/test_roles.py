@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from barnabas.client.broker_connection import Connection
+from barnabas.protocol import codec
 from barnabas.protocol import messages as m
+from barnabas.protocol.api import ApiKey
 from barnabas.protocol.envelopes import ForwardedClient, open_response, seal_request
 from barnabas.protocol.errors import Error
 from barnabas.testing.cluster_processes import Cluster
@@ -110,18 +112,34 @@ def test_an_envelope_that_makes_no_sense_is_refused_as_kafka_refuses_it(shared: 
     leader = status(shared)["quorum"]["leader"]
     port = next(voter.port for voter in shared.layout.voters if voter.node_id == leader)
     client = ForwardedClient(0, 1, "client", "127.0.0.1")
-    fetch = seal_request(m.HeartbeatRequest(group_id="g", member_id="m"), client)
-    whole = seal_request(m.UnregisterBrokerRequest(broker_id=99), client)
-    nobody = seal_request(m.UnregisterBrokerRequest(broker_id=99), client)
+    unregistration = codec.encode(m.UnregisterBrokerRequest(broker_id=99), 0)
+    whole, nobody, nowhere = (seal_request(ApiKey.UNREGISTER_BROKER, unregistration, client) for _ in range(3))
     nobody.request_principal = b"\0\x07"
-    nowhere = seal_request(m.UnregisterBrokerRequest(broker_id=99), client)
     nowhere.client_host_address = b"\1\2\3"
+    for_brokers = seal_request(ApiKey.HEARTBEAT, codec.encode(m.HeartbeatRequest(group_id="g"), 0), client)
     with Connection("127.0.0.1", port) as controller:
-        assert controller.send(fetch).error_code == Error.INVALID_REQUEST
+        assert controller.send(for_brokers).error_code == Error.INVALID_REQUEST
         assert controller.send(nobody).error_code == Error.PRINCIPAL_DESERIALIZATION_FAILURE
         assert controller.send(nowhere).error_code == Error.INVALID_REQUEST
-        answer = open_response(controller.send(whole), m.UnregisterBrokerRequest(), client)
+        enclosed = open_response(controller.send(whole), ApiKey.UNREGISTER_BROKER, client)
+        answer: Any = codec.decode(enclosed.response_class, enclosed.data, 0, enclosed.body_offset)
         assert answer.error_code == Error.BROKER_ID_NOT_REGISTERED
+
+
+def test_very_many_topics_are_created_through_a_broker_without_a_controller(shared: Cluster) -> None:
+    request = m.CreateTopicsRequest
+    names = [f"many-{number}" for number in range(1_500)]
+    topic = request.CreatableTopic
+    with Connection("127.0.0.1", shared[4].port, timeout_s=60) as broker:
+        response = broker.send(
+            request(
+                topics=[topic(name=name, num_partitions=1, replication_factor=1) for name in names],
+                timeout_ms=60_000,
+                validate_only=True,
+            )
+        )
+    assert [(each.name, each.error_code) for each in response.topics] == [(name, Error.NONE) for name in names]
+    assert all(each.configs for each in response.topics)
 
 
 def test_another_controller_takes_over_while_brokers_go_on(shared: Cluster) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from barnabas.net.dispatch import Caller
+from barnabas.net.long_messages import decode_message, encode_message
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.envelopes import open_request, seal_response
@@ -40,7 +41,8 @@ async def answer_envelope(
     try:
         forwarded = open_request(envelope)
         route = _route(forwarded, routes)
-        request = forwarded.request()
+        header = forwarded.header
+        request = await decode_message(forwarded.request_class, forwarded.data, header.api_version, header.body_offset)
     except KafkaError as error:
         return m.EnvelopeResponse(error_code=error.error)
     except DecodeError:
@@ -51,7 +53,7 @@ async def answer_envelope(
         response = await response
     if says(response, Error.NOT_CONTROLLER):
         return m.EnvelopeResponse(error_code=Error.NOT_CONTROLLER)
-    return seal_response(forwarded, response)
+    return seal_response(forwarded, await encode_message(response, header.api_version))
 
 
 def _route(forwarded: Forwarded, routes: Mapping[int, Route]) -> Route:

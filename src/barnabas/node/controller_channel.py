@@ -20,7 +20,8 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from barnabas.net.frames import WireError
+from barnabas.net.frames import WireError, request_api_key
+from barnabas.net.long_messages import decode_message, encode_message
 from barnabas.net.peer import Peer, PeerSettings
 from barnabas.node.visible_effects import is_visible
 from barnabas.protocol.envelopes import open_response, seal_request
@@ -120,10 +121,16 @@ class QuorumChannel:
     async def forward(self, request: Message, client: ForwardedClient) -> Any:
         """A request of a client."""
 
+        api_key = request_api_key(request)
+
         async def exchange(peer: Peer) -> Any:
-            envelope = await peer.send(seal_request(request, client), timeout_s=self._settings.forward_timeout_s)
+            sealed = seal_request(api_key, await encode_message(request, client.api_version), client)
+            envelope = await peer.send(sealed, timeout_s=self._settings.forward_timeout_s)
             try:
-                return open_response(envelope, request, client)
+                enclosed = open_response(envelope, api_key, client)
+                return await decode_message(
+                    enclosed.response_class, enclosed.data, client.api_version, enclosed.body_offset
+                )
             except KafkaError as error:
                 if error.error is Error.NOT_CONTROLLER:
                     raise _NoControllerError(f"{peer} is not the active controller") from error

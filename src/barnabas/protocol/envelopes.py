@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.protocol import codec
 from barnabas.protocol import messages as m
@@ -59,18 +59,25 @@ class Forwarded(NamedTuple):
     data: bytes
     client: ForwardedClient
 
-    def request(self) -> Any:
-        """The decoded request. Raises DecodeError."""
-        request_class = getattr(m, APIS[self.header.api_key].request)
-        request, _ = codec.decode_prefix(request_class, self.data, self.header.api_version, self.header.body_offset)
-        return request
+    @property
+    def request_class(self) -> type[Message]:
+        request_class: type[Message] = getattr(m, APIS[self.header.api_key].request)
+        return request_class
 
 
-def seal_request(request: Message, client: ForwardedClient) -> m.EnvelopeRequest:
-    assert request.api_key is not None, "only requests are forwarded"
+class EnclosedResponse(NamedTuple):
+    """A response that came in an envelope, not decoded."""
+
+    response_class: type[Message]
+    data: bytes
+    body_offset: int
+
+
+def seal_request(api_key: int, body: bytes, client: ForwardedClient) -> m.EnvelopeRequest:
+    """`body` is the client's request, encoded in its version."""
     data = bytearray()
-    write_request_header(data, request.api_key, client.api_version, client.correlation_id, client.client_id)
-    codec.writer(type(request), client.api_version)(request, data)
+    write_request_header(data, api_key, client.api_version, client.correlation_id, client.client_id)
+    data += body
     principal = m.DefaultPrincipalData(type=client.principal.type, name=client.principal.name)
     return m.EnvelopeRequest(
         request_data=bytes(data),
@@ -108,22 +115,19 @@ def _principal(data: bytes) -> Principal:
     return Principal(decoded.type, decoded.name)
 
 
-def seal_response(forwarded: Forwarded, response: Message) -> m.EnvelopeResponse:
+def seal_response(forwarded: Forwarded, body: bytes) -> m.EnvelopeResponse:
+    """`body` is the response, encoded in the client's version."""
     header = forwarded.header
     tags = b"\0" if response_header_version(header.api_key, header.api_version) == 1 else b""
-    body = codec.encode(response, header.api_version)
     return m.EnvelopeResponse(response_data=_CORRELATION_ID.pack(header.correlation_id) + tags + body)
 
 
-def open_response(envelope: m.EnvelopeResponse, request: Message, client: ForwardedClient) -> Any:
+def open_response(envelope: m.EnvelopeResponse, api_key: int, client: ForwardedClient) -> EnclosedResponse:
     """The response in an envelope. Raises KafkaError if there is only an error, DecodeError if it makes no sense."""
     if envelope.error_code != Error.NONE or envelope.response_data is None:
         raise KafkaError(Error(envelope.error_code), "the controller refused a forwarded request")
-    assert request.api_key is not None, "only requests are forwarded"
     data = bytes(envelope.response_data)
-    correlation_id, position = parse_response_header(data, request.api_key, client.api_version)
+    correlation_id, position = parse_response_header(data, api_key, client.api_version)
     if correlation_id != client.correlation_id:
         raise DecodeError(f"a forwarded request got correlation id {correlation_id}, not {client.correlation_id}")
-    response_class = getattr(m, APIS[request.api_key].response)
-    response, _ = codec.decode_prefix(response_class, data, client.api_version, position)
-    return response
+    return EnclosedResponse(getattr(m, APIS[api_key].response), data, position)
