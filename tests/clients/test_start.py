@@ -14,6 +14,7 @@ import pytest
 
 from barnabas.client.broker_connection import Connection
 from barnabas.protocol import messages as m
+from barnabas.testing.cluster_processes import reserved_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -193,7 +194,10 @@ def test_a_node_that_needs_others_is_not_formatted_by_itself(tmp_path: Path, set
 
 def test_a_properties_file_of_the_zookeeper_era_starts_a_node_with_warnings(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
-    file.write_text(f"broker.id=3\nzookeeper.connect=localhost:2181\nlog.dirs={tmp_path / 'data'}\nnum.partitions=2\n")
+    with reserved_port() as free:
+        port = free.getsockname()[1]
+    connect = f"zookeeper.connect=localhost:{port}\nzookeeper.connection.timeout.ms=6000\n"
+    file.write_text(f"broker.id=3\n{connect}log.dirs={tmp_path / 'data'}\nnum.partitions=2\n")
     with started("--config", str(file), *ANY_PORT) as (process, addresses):
         with Connection("127.0.0.1", port_of(addresses[0])) as connection:
             response: m.MetadataResponse = connection.send(m.MetadataRequest(topics=[]))
@@ -201,3 +205,4 @@ def test_a_properties_file_of_the_zookeeper_era_starts_a_node_with_warnings(tmp_
         process.terminate()
         _, log = process.communicate(timeout=TIMEOUT_S)
     assert re.search(r"WARNING .*ZooKeeper is not used", log)
+    assert re.search(r"WARNING .*node 3 is the only voter of this cluster.* a single point of failure", log)

@@ -25,6 +25,7 @@ from barnabas.cli.command_line import (
 )
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import require_plaintext, require_plaintext_quorum
+from barnabas.config.meeting_point import is_of_the_era
 from barnabas.config.properties import PropertiesError, parse_properties
 from barnabas.config.startup import replace_broker_listeners
 from barnabas.config.values import ConfigError
@@ -151,6 +152,10 @@ def load_config(options: argparse.Namespace) -> tuple[BrokerConfig, list[str]]:
         words["log.dirs"] = options.data_dir
     if options.listen is not None:
         words |= replace_broker_listeners(properties, *options.listen)
+    if is_of_the_era(properties):
+        from barnabas.cli.meeting import meet_at_connect
+
+        return meet_at_connect({**properties, **words, **overrides})
     return BrokerConfig.from_properties(properties, words | overrides)
 
 
