@@ -1,0 +1,116 @@
+"""A broker's way to the active controller, in a quorum whose leaders change: real channels in simulated time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from barnabas.net.peer import PeerEnvironment
+from barnabas.node.controller_channel import SEND_S, ChannelSettings, QuorumChannel
+from barnabas.protocol import messages as m
+from barnabas.protocol.envelopes import ForwardedClient
+from barnabas.protocol.errors import Error
+from tests.unit.controller.quorums import Quorum, QuorumNode, registration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CLIENT = ForwardedClient(api_version=0, correlation_id=7, client_id="client", host="10.0.0.1")
+
+
+@pytest.fixture(autouse=True)
+def _buried() -> Iterator[None]:
+    yield
+    Quorum.bury()
+
+
+def channel_of(node: QuorumNode, settings: ChannelSettings | None = None) -> QuorumChannel:
+    """The channel of a broker on this node."""
+    local = node.node if node.votes else None
+
+    async def make() -> QuorumChannel:
+        host = node.quorum.network.host(node.name)
+        peers = PeerEnvironment.of(node.outside, host, node.random)
+        return QuorumChannel(
+            node.number,
+            node.publisher,
+            node.node.current_leader,
+            local,
+            peers,
+            settings,  # type: ignore[arg-type]
+        )
+
+    channel: QuorumChannel = node.run(make())
+    return channel
+
+
+def register(node: QuorumNode, channel: QuorumChannel, broker_id: int, limit_s: float = 60) -> int:
+    response: m.BrokerRegistrationResponse = node.run(channel.send(registration(broker_id)), limit_s)
+    return response.error_code
+
+
+def unregister(node: QuorumNode, channel: QuorumChannel, broker_id: int) -> m.UnregisterBrokerResponse:
+    response: m.UnregisterBrokerResponse = node.run(
+        channel.forward(m.UnregisterBrokerRequest(broker_id=broker_id), CLIENT)
+    )
+    return response
+
+
+def test_every_node_reaches_the_controller_and_sees_the_effect_when_it_has_the_answer() -> None:
+    quorum = Quorum(voters=3, observers=1)
+    quorum.start()
+    for node in quorum.nodes.values():
+        channel = channel_of(node)
+        assert register(node, channel, 100 + node.number) == Error.NONE
+        assert 100 + node.number in node.publisher.image.brokers
+        assert unregister(node, channel, 100 + node.number).error_code == Error.NONE
+        assert unregister(node, channel, 100 + node.number).error_code == Error.BROKER_ID_NOT_REGISTERED
+    quorum.check()
+
+
+def test_a_request_waits_for_the_next_leader_when_the_controller_dies() -> None:
+    quorum = Quorum(voters=3, observers=1)
+    quorum.start()
+    observer = quorum.nodes[4]
+    channel = channel_of(observer)
+    assert register(observer, channel, 101) == Error.NONE
+    quorum.active.kill()
+    assert unregister(observer, channel, 101).error_code == Error.NONE
+    assert register(observer, channel, 102) == Error.NONE
+
+
+def test_a_leader_that_is_cut_off_is_not_waited_for() -> None:
+    quorum = Quorum(voters=3, observers=1)
+    quorum.start()
+    observer, cut_off = quorum.nodes[4], quorum.active
+    channel = channel_of(observer, ChannelSettings(attempt_timeout_s=60, forward_timeout_s=60))
+    assert register(observer, channel, 101) == Error.NONE
+    quorum.network.isolate(cut_off.name)
+    before = quorum.scheduler.now
+    assert unregister(observer, channel, 101).error_code == Error.NONE
+    assert quorum.scheduler.now - before < 20
+
+
+def test_without_a_majority_the_broker_is_told_in_time_that_there_is_no_controller() -> None:
+    quorum = Quorum(voters=3, observers=1)
+    quorum.start()
+    observer = quorum.nodes[4]
+    channel = channel_of(observer)
+    for node in (quorum.nodes[1], quorum.nodes[2]):
+        node.kill()
+    quorum.run_for(10)
+    before = quorum.scheduler.now
+    assert register(observer, channel, 101) == Error.NOT_CONTROLLER
+    assert quorum.scheduler.now - before < SEND_S + 1
+
+
+def test_what_is_asked_of_a_sole_voter_that_does_not_lead_is_refused_at_once() -> None:
+    quorum = Quorum(voters=1)
+    quorum.start()
+    (node,) = quorum.nodes.values()
+    channel = channel_of(node)
+    assert register(node, channel, 101) == Error.NONE
+    node.run(node.node.stop())
+    response: Any = node.run(channel.send(registration(102)))
+    assert response.error_code == Error.NOT_CONTROLLER
