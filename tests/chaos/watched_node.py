@@ -2,7 +2,7 @@
 
 A timer on each loop goes off every millisecond and compares the processor time of its thread with what it was the
 time before. Processor time, because that is what a turn of the loop costs whatever else the machine is doing; the
-millisecond is what a turn is overestimated by. SIGUSR1 has the longest turns since the last one written to the file
+millisecond is what a turn is overestimated by. SIGUSR2 has the longest turns since the last one written to the file
 that BARNABAS_TURNS names.
 """
 
@@ -83,7 +83,7 @@ class WatchedNode(Node):
     def longest_turns_s(self, deadline_s: float = 60.0) -> dict[str, float]:
         """By the name of the loop's thread, since the last time that this was asked."""
         self.turns_file.unlink(missing_ok=True)
-        os.kill(self.pid, signal.SIGUSR1)
+        os.kill(self.pid, signal.SIGUSR2)
         deadline = time.monotonic() + deadline_s
         while not self.turns_file.exists():
             assert time.monotonic() < deadline, "the node did not tell its longest turns"
@@ -100,5 +100,5 @@ class WatchedNode(Node):
 if __name__ == "__main__":
     uvloop.new_event_loop = watched(uvloop.new_event_loop)  # type: ignore[assignment]
     asyncio.new_event_loop = watched(asyncio.new_event_loop)
-    signal.signal(signal.SIGUSR1, report)
+    signal.signal(signal.SIGUSR2, report)
     sys.exit(main())
