@@ -56,7 +56,11 @@ def test_a_broker_of_kafka_joins_our_quorum_and_has_topics_created(tmp_path: Pat
                 produce(cluster[2].bootstrap, "through-kafka", [b"one", b"two"], partition)
                 assert consume(kafka.bootstrap, "through-kafka", 2, partition) == [b"one", b"two"]
             kafka.stop()
-            assert "ERROR" not in kafka.log, kafka.log
+            # Its coordinator may be stopped while it loads the partitions of groups, and calls that an error.
+            complaints = [
+                line for line in kafka.log.splitlines() if "ERROR" in line and "CoordinatorRuntime" not in line
+            ]
+            assert complaints == [], kafka.log
 
 
 def test_our_broker_joins_kafkas_quorum_and_has_topics_created(tmp_path: Path) -> None:
