@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from barnabas.controller.controller_node import ControllerNode
 from barnabas.net.peer import PeerEnvironment
 from barnabas.node.controller_channel import SEND_S, ChannelSettings, QuorumChannel
 from barnabas.protocol import messages as m
@@ -27,19 +28,11 @@ def _buried() -> Iterator[None]:
 
 def channel_of(node: QuorumNode, settings: ChannelSettings | None = None) -> QuorumChannel:
     """The channel of a broker on this node."""
-    local = node.node if node.votes else None
+    local = node.node if isinstance(node.node, ControllerNode) else None
 
     async def make() -> QuorumChannel:
-        host = node.quorum.network.host(node.name)
-        peers = PeerEnvironment.of(node.outside, host, node.random)
-        return QuorumChannel(
-            node.number,
-            node.publisher,
-            node.node.current_leader,
-            local,
-            peers,
-            settings,  # type: ignore[arg-type]
-        )
+        peers = PeerEnvironment.of(node.outside, node.quorum.network.host(node.name), node.random)
+        return QuorumChannel(node.number, node.publisher, node.node.current_leader, local, peers, settings)
 
     channel: QuorumChannel = node.run(make())
     return channel
