@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.compiler.structs import Message
     from barnabas.protocol.uuids import Uuid
     from barnabas.raft.consensus.log_history import SnapshotId
+    from barnabas.raft.consensus.messages import HardState
     from barnabas.raft.driver import RaftListener
     from barnabas.raft.metadata_batches import DecodedBatch
     from barnabas.raft.metadata_log import FolderContent, MetadataLog
@@ -114,6 +115,7 @@ class OpenedQuorum(NamedTuple):
     """What the metadata folder of a node says."""
 
     content: FolderContent
+    hard_state: HardState
     voters: VoterHistory
     is_alone: bool
     """Whether this node is the only voter."""
@@ -135,11 +137,14 @@ class OpenedQuorum(NamedTuple):
 
 
 def read_quorum(disk: Disk, folder: str, local: Voter, settings: QuorumSettings) -> OpenedQuorum:
-    """Reads a metadata folder without changing anything in it. Raises what `read_folder` does. Blocks."""
+    """Reads a metadata folder without changing anything in it. Blocks.
+
+    Raises what `read_folder` does, and QuorumStateError if this node cannot know how it has voted."""
     content = read_folder(disk, folder)
+    hard_state = read_quorum_state(disk, folder)
     voters = _voters_in(content, VoterSet(settings.static_voters))
     latest = voters.latest.voters
-    return OpenedQuorum(content, voters, len(latest) == 1 and latest.matching(local) is not None)
+    return OpenedQuorum(content, hard_state, voters, len(latest) == 1 and latest.matching(local) is not None)
 
 
 def _voters_in(content: FolderContent, static: VoterSet) -> VoterHistory:
@@ -223,7 +228,7 @@ class QuorumClient:
         environment: QuorumEnvironment,
     ) -> RaftCore:
         log = self._log
-        hard_state = read_quorum_state(environment.disk, log.folder)
+        hard_state = opened.hard_state
         if hard_state.epoch < log.end.epoch:
             logger.warning(
                 "%s/%s has epoch %d, but the log has records of epoch %d; continuing from the latter",
