@@ -35,6 +35,10 @@ ASSIGNED = Struct(">qii")
 COORDINATOR_FIELDS = Struct(">2xi8xqq")
 """From the attributes on: last offset delta, largest timestamp and producer id; the rest is skipped."""
 
+new_tuple = tuple.__new__
+"""`new_tuple(Appended, (…))` takes half of the time that `Appended(…)` takes, which counts on the path of every
+append."""
+
 _INT16 = Struct(">h")
 _INT64 = Struct(">q")
 _UINT32 = Struct(">I")
@@ -61,20 +65,18 @@ class EndMarker(NamedTuple):
     transaction_version: int
 
 
-def assigned_batch(
+def stamped_batch(
     batch: memoryview, fields: HeaderFields, base_offset: int, leader_epoch: int, stamp_ms: int
 ) -> tuple[Buffer, Buffer]:
-    """The batch in two pieces, the second of which is the client's own bytes. `stamp_ms` is the log append time, or -1
-    to keep the client's timestamps."""
+    """A batch whose timestamp type changes, in two pieces, the second of which is the client's own bytes. `stamp_ms` is
+    the log append time, or -1 for a batch that wrongly claims to have one, and keeps the client's timestamps."""
     length, attributes, max_ms = fields[1], fields[5], fields[8]
     size = length + LENGTH_OVERHEAD
     assigned = ASSIGNED.pack(base_offset, length, leader_epoch)
     if stamp_ms >= 0:
         head = _stamped(batch[:size], assigned, attributes | LOG_APPEND_TIME_FLAG, stamp_ms)
-    elif attributes & LOG_APPEND_TIME_FLAG:
-        head = _stamped(batch[:size], assigned, attributes & ~LOG_APPEND_TIME_FLAG, max_ms)
     else:
-        return assigned, batch[MAGIC_AT:size]
+        head = _stamped(batch[:size], assigned, attributes & ~LOG_APPEND_TIME_FLAG, max_ms)
     return head, batch[HEADER_SIZE:size]
 
 

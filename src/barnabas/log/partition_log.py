@@ -26,7 +26,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.log import recovery, retention, timestamps
-from barnabas.log.append_batches import ASSIGNED, COORDINATOR_FIELDS, Appended, assigned_batch, build_marker
+from barnabas.log.append_batches import (
+    ASSIGNED,
+    COORDINATOR_FIELDS,
+    Appended,
+    build_marker,
+    new_tuple,
+    stamped_batch,
+)
 from barnabas.log.batch_validation import LOG_APPEND_TIME, check_assigned_batches, check_client_batch
 from barnabas.log.flush import Flush, is_failed_sync
 from barnabas.log.producers.producer_state import BY_COORDINATOR, last_sequence_of
@@ -35,7 +42,14 @@ from barnabas.log.segments.open_files import FilePool
 from barnabas.log.segments.segment_list import LogPosition, Segments
 from barnabas.log.segments.unflushed_files import FOLDER_ITSELF
 from barnabas.ports import SystemRandom
-from barnabas.protocol.batch import ATTRIBUTES_AT, LENGTH_OVERHEAD, MAGIC_AT, TRANSACTIONAL_FLAG, BatchHeader
+from barnabas.protocol.batch import (
+    ATTRIBUTES_AT,
+    LENGTH_OVERHEAD,
+    LOG_APPEND_TIME_FLAG,
+    MAGIC_AT,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+)
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
@@ -198,7 +212,7 @@ class PartitionLog:
     @property
     def end_position(self) -> LogPosition:
         active = self.segments.active
-        return LogPosition(self.log_end_offset, active.base_offset, active.size)
+        return new_tuple(LogPosition, (self.log_end_offset, active.base_offset, active.size))
 
     @property
     def size_bytes(self) -> int:
@@ -232,18 +246,22 @@ class PartitionLog:
                 return Appended(first, last, timestamp, self.log_start_offset, True)
         base_offset = self.log_end_offset
         last_offset = base_offset + last_delta
+        size = length + LENGTH_OVERHEAD
         stamp_ms = -1
         if config.message_timestamp_type == LOG_APPEND_TIME:
             stamp_ms = max_ms = now_ms
-        assigned = assigned_batch(batch, fields, base_offset, leader_epoch, stamp_ms)
-        self._write(assigned, length + LENGTH_OVERHEAD, last_offset, max_ms, now_ms, leader_epoch)
+        if stamp_ms >= 0 or attributes & LOG_APPEND_TIME_FLAG:
+            buffers = stamped_batch(batch, fields, base_offset, leader_epoch, stamp_ms)
+        else:
+            buffers = ASSIGNED.pack(base_offset, length, leader_epoch), batch[MAGIC_AT:size]
+        self._write(buffers, size, last_offset, max_ms, now_ms, leader_epoch)
         if producer_id >= 0:
             entry = self.producers.append(
                 producer_id, producer_epoch, sequence, last_sequence, base_offset, last_offset, max_ms
             )
             if is_transactional:
                 self.producers.begin_txn(producer_id, entry, base_offset)
-        return Appended(base_offset, last_offset, stamp_ms, self.log_start_offset, False)
+        return new_tuple(Appended, (base_offset, last_offset, stamp_ms, self.log_start_offset, False))
 
     def append_as_coordinator(self, batch: bytes, leader_epoch: int) -> int:
         """Appends a batch that a coordinator on this node built, and which therefore needs no validation. Returns its
@@ -303,11 +321,11 @@ class PartitionLog:
         self, buffers: Sequence[Buffer], size: int, last_offset: int, max_ms: int, now_ms: int, leader_epoch: int
     ) -> None:
         """Writes one batch to the end of the log, in a new segment if the active one must roll."""
-        segments = self.segments
+        segments, epochs = self.segments, self.epochs
         base_offset = self.log_end_offset
-        if leader_epoch != self.epochs.latest:
+        if leader_epoch != epochs.latest:
             self.begin_epoch(leader_epoch)
-        if not self.epochs.is_saved:
+        if not epochs.is_saved:
             self._save_epochs()
         if segments.must_roll(size, last_offset, max_ms, now_ms):
             self.roll(base_offset)

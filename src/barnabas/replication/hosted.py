@@ -90,12 +90,7 @@ class HostedPartition:
         if acks == ACKS_ALL and not state.commits_alone:
             state.require_in_sync()
         appended = self.log.append_as_leader(batch, state.leader_epoch, verification)
-        if state.commits_alone:
-            state.log_end = state.high_watermark = self.log.end_position
-            if self.watchers or self.subscribers:
-                self.notify()
-        else:
-            self._grew()
+        self._grew()
         return appended
 
     def append_as_coordinator(self, batch: bytes) -> int:
@@ -274,6 +269,11 @@ class HostedPartition:
     def _grew(self) -> None:
         """Something was written at the end of the log."""
         state = self.state
+        if state.commits_alone:
+            state.log_end = state.high_watermark = self.log.end_position
+            if self.watchers or self.subscribers:
+                self.notify()
+            return
         has_moved = state.local_log_grew(self.log.end_position, self.monotonic_ms())
         if self.copying_watchers:
             self.purgatory.wake(self.copying_watchers)

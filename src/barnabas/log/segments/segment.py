@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _WALK = Struct(">qi4xb6xi8xq")
 
 _WALK_CHUNK_BYTES = 8192
-_RECENT_BATCHES_MAX = 512
+RECENT_BATCHES_MAX = 512
 
 UNKNOWN_TIMESTAMP = -2
 """Not read from the files yet; -1, in contrast, means that no record has a timestamp."""
@@ -52,7 +52,8 @@ class BatchPlace(NamedTuple):
 
 
 class RecentBatches:
-    """First offsets and positions of the newest batches of an active segment, oldest first. Bounded."""
+    """First offsets and positions of the newest batches of an active segment, oldest first: never more than
+    `RECENT_BATCHES_MAX`, which whoever adds one sees to."""
 
     __slots__ = ("offsets", "positions")
 
@@ -60,12 +61,9 @@ class RecentBatches:
         self.offsets = array("q")
         self.positions = array("q")
 
-    def add(self, base_offset: int, position: int) -> None:
-        self.offsets.append(base_offset)
-        self.positions.append(position)
-        if len(self.offsets) > _RECENT_BATCHES_MAX:
-            del self.offsets[: _RECENT_BATCHES_MAX // 2]
-            del self.positions[: _RECENT_BATCHES_MAX // 2]
+    def forget_older_half(self) -> None:
+        del self.offsets[: RECENT_BATCHES_MAX // 2]
+        del self.positions[: RECENT_BATCHES_MAX // 2]
 
 
 class Segment:

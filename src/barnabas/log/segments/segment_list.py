@@ -31,7 +31,14 @@ from barnabas.log.segments.file_names import (
     offset_name,
 )
 from barnabas.log.segments.open_files import FileRange
-from barnabas.log.segments.segment import UNKNOWN_TIMESTAMP, CorruptSegmentError, RecentBatches, Segment, create_segment
+from barnabas.log.segments.segment import (
+    RECENT_BATCHES_MAX,
+    UNKNOWN_TIMESTAMP,
+    CorruptSegmentError,
+    RecentBatches,
+    Segment,
+    create_segment,
+)
 from barnabas.log.segments.segment_index import (
     NO_TIMESTAMP,
     RELATIVE_OFFSET_MAX,
@@ -248,12 +255,12 @@ class Segments:
 
     def must_roll(self, size: int, last_offset: int, max_ms: int, now_ms: int) -> bool:
         """Whether a batch needs a new segment: the active one is full or, going by its records, old enough."""
-        segment = self.active
-        if size > self.config.segment_bytes:
+        segment, config = self.active, self.config
+        if size > config.segment_bytes:
             raise KafkaError(
                 Error.RECORD_LIST_TOO_LARGE,
                 f"Message batch size is {size} bytes in append to partition {self._name}, which exceeds the maximum"
-                f" configured segment size of {self.config.segment_bytes}.",
+                f" configured segment size of {config.segment_bytes}.",
             )
         if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
             return True
@@ -264,8 +271,8 @@ class Segments:
             first_ms = self.repairing(segment, lambda: segment.load_first_timestamp(self.disk, self.files))
         age_ms = max_ms - first_ms if first_ms >= 0 else now_ms - segment.created_ms
         return (
-            segment.size + size > self.config.segment_bytes
-            or age_ms > self.config.segment_ms - segment.jitter_ms
+            segment.size + size > config.segment_bytes
+            or age_ms > config.segment_ms - segment.jitter_ms
             or segment.index_is_full
         )
 
@@ -302,8 +309,7 @@ class Segments:
     def index_batch(self, base_offset: int, last_offset: int, position: int, size: int, max_ms: int) -> None:
         """Records where a batch was just written in the active segment."""
         segment = self.active
-        index, recent = segment.index, segment.recent
-        assert index is not None, "a segment that was written to is awake"
+        recent = segment.recent
         assert recent is not None, "a segment that was written to is awake"
         if max_ms > segment.max_timestamp:
             segment.max_timestamp = max_ms
@@ -311,11 +317,19 @@ class Segments:
         if not position:
             segment.first_timestamp = max_ms
         if segment.bytes_since_index_entry > self.config.index_interval_bytes:
-            index.add(last_offset, position, segment.max_timestamp, segment.max_timestamp_offset)
-            segment.index_is_full = index.is_full(self.config.segment_index_bytes)
-            segment.bytes_since_index_entry = 0
+            self._add_index_entry(segment, last_offset, position)
         segment.bytes_since_index_entry += size
-        recent.add(base_offset, position)
+        recent.offsets.append(base_offset)
+        recent.positions.append(position)
+        if len(recent.offsets) > RECENT_BATCHES_MAX:
+            recent.forget_older_half()
+
+    def _add_index_entry(self, segment: Segment, last_offset: int, position: int) -> None:
+        index = segment.index
+        assert index is not None, "a segment that was written to is awake"
+        index.add(last_offset, position, segment.max_timestamp, segment.max_timestamp_offset)
+        segment.index_is_full = index.is_full(self.config.segment_index_bytes)
+        segment.bytes_since_index_entry = 0
 
     def note_gap(self) -> None:
         """The next batch does not continue the offsets. A reader of an offset in the gap must not be sent to the batch

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from barnabas.log.append_batches import Appended
     from barnabas.log.partition_log import PartitionLog
     from barnabas.net.connection import Connection
+    from barnabas.replication.hosted import HostedPartition
     from barnabas.replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger("barnabas.produce")
@@ -167,16 +168,14 @@ def produce_at_once(replicas: ReplicaManager, connection: Connection, version: i
         hosted_here = hosted_by(topic)
         for index, batch in batches:
             hosted = hosted_here.get(index)
-            if (
-                hosted is None
-                or hosted.topic in INTERNAL_TOPICS
-                or hosted.log.config.flush_messages != NEVER_FLUSH
-                or not (hosted.state.commits_alone or (acks == 1 and hosted.state.is_leader))
-                or len(batch) < HEADER_SIZE
-                or batch[LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT
-            ):
+            if hosted is None or len(batch) < HEADER_SIZE or batch[LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT:
+                return False
+            state = hosted.state
+            if not (state.commits_alone or (acks == 1 and state.leader_id == state.local_id)):
                 return False
             found.append(hosted)
+        if batches and is_special(found[-1]):
+            return False
     targets = iter(found)
     answer = AnswerWriter(version, len(request.topics))
     for topic, batches in request.topics:
@@ -189,6 +188,11 @@ def produce_at_once(replicas: ReplicaManager, connection: Connection, version: i
         answer.end_topic()
     connection.reply_bytes(answer.finish(connection.correlation_id))
     return True
+
+
+def is_special(hosted: HostedPartition) -> bool:
+    """Whether a topic's batches need a second look before they are written or acknowledged."""
+    return hosted.topic in INTERNAL_TOPICS or hosted.log.config.flush_messages != NEVER_FLUSH
 
 
 class Writing:
