@@ -323,15 +323,20 @@ class PartitionLog:
         """Writes one batch to the end of the log, in a new segment if the active one must roll."""
         segments, epochs = self.segments, self.epochs
         base_offset = self.log_end_offset
-        if leader_epoch != epochs.latest:
-            self.begin_epoch(leader_epoch)
-        if not epochs.is_saved:
-            self._save_epochs()
-        if segments.must_roll(size, last_offset, max_ms, now_ms):
-            self.roll(base_offset)
         self._is_used = True
-        position = segments.write(buffers, size)
-        segments.index_batch(base_offset, last_offset, position, size, max_ms)
+        if (
+            leader_epoch != epochs.latest
+            or not epochs.is_saved
+            or not segments.append_quickly(buffers, size, base_offset, last_offset, max_ms)
+        ):
+            if leader_epoch != epochs.latest:
+                self.begin_epoch(leader_epoch)
+            if not epochs.is_saved:
+                self._save_epochs()
+            if segments.must_roll(size, last_offset, max_ms, now_ms):
+                self.roll(base_offset)
+            position = segments.write(buffers, size)
+            segments.index_batch(base_offset, last_offset, position, size, max_ms)
         self.log_end_offset = last_offset + 1
 
     def _write_together(self, batches: memoryview, found: Sequence[AssignedBatch]) -> None:

@@ -288,6 +288,43 @@ class Segments:
         self.all.append(new)
         self.active = new
 
+    def append_quickly(
+        self, buffers: Sequence[Buffer], size: int, base_offset: int, last_offset: int, max_ms: int
+    ) -> bool:
+        """The short way of `must_roll`, `write` and `index_batch`, for a batch that needs neither a new segment nor an
+        entry in the index, as nearly all small ones. False, with nothing done, for any other."""
+        segment, config = self.active, self.config
+        position, file, recent, first_ms = segment.size, segment.file, segment.recent, segment.first_timestamp
+        if (
+            not position
+            or file is None
+            or recent is None
+            or first_ms < 0
+            or segment.bytes_since_index_entry > config.index_interval_bytes
+            or position + size > config.segment_bytes
+            or max_ms - first_ms > config.segment_ms - segment.jitter_ms
+            or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+            or segment.index_is_full
+        ):
+            return False
+        try:
+            written = self.disk.pwritev(file.fd, buffers, position)
+            if written != size:
+                self._write_rest(file, buffers, position, written)
+        except OSError as error:
+            raise self._append_failed(segment, error) from error
+        file.recently_used = True
+        segment.size = position + size
+        segment.bytes_since_index_entry += size
+        if max_ms > segment.max_timestamp:
+            segment.max_timestamp = max_ms
+            segment.max_timestamp_offset = last_offset
+        recent.offsets.append(base_offset)
+        recent.positions.append(position)
+        if len(recent.offsets) > RECENT_BATCHES_MAX:
+            recent.forget_older_half()
+        return True
+
     def write(self, buffers: Sequence[Buffer], size: int) -> int:
         """Writes to the end of the active segment, all or nothing. Returns the position."""
         segment = self.active
@@ -301,10 +338,13 @@ class Segments:
             if written != size:
                 self._write_rest(file, buffers, position, written)
         except OSError as error:
-            self._cut_off_failed_write(segment)
-            raise self.failed_write("append to", error) from error
+            raise self._append_failed(segment, error) from error
         segment.size = position + size
         return position
+
+    def _append_failed(self, segment: Segment, error: OSError) -> KafkaError:
+        self._cut_off_failed_write(segment)
+        return self.failed_write("append to", error)
 
     def index_batch(self, base_offset: int, last_offset: int, position: int, size: int, max_ms: int) -> None:
         """Records where a batch was just written in the active segment."""

@@ -178,11 +178,12 @@ def produce_at_once(replicas: ReplicaManager, connection: Connection, version: i
             return False
     targets = iter(found)
     answer = AnswerWriter(version, len(request.topics))
+    add_appended = answer.add_appended
     for topic, batches in request.topics:
         answer.begin_topic(topic, len(batches))
         for (index, batch), hosted in zip(batches, targets, strict=False):
             try:
-                answer.add_appended(index, hosted.append(batch, acks))
+                add_appended(index, hosted.append(batch, acks))
             except KafkaError as error:
                 answer.add(refused(index, error))
         answer.end_topic()

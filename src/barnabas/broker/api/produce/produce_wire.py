@@ -34,6 +34,7 @@ _ACKS_TIMEOUT = Struct(">hi")
 _INDEX_AND_LENGTH = Struct(">ii")
 _ANSWER_V3 = Struct(">ihqq")
 _ANSWER_V5 = Struct(">ihqqq")
+_APPENDED = Struct(">ihqqq3s")
 _FRAME = Struct(">ii")
 PARTITIONS_AT_ONCE = 250
 """Of a request that is read and appended in one go. The first batch in a partition opens its files, which takes a tenth
@@ -265,7 +266,7 @@ class AnswerWriter:
 
     def add_appended(self, index: int, appended: Appended) -> None:
         base_offset, _, log_append_time_ms, log_start_offset, _ = appended
-        self._out += _ANSWER_V5.pack(index, 0, base_offset, log_append_time_ms, log_start_offset) + NO_ERRORS
+        self._out += _APPENDED.pack(index, 0, base_offset, log_append_time_ms, log_start_offset, NO_ERRORS)
 
     def add(self, answer: PartitionAnswer) -> None:
         out = self._out
