@@ -176,6 +176,10 @@ class Broker:
         settings = self._peers.settings(purpose)._replace(request_timeout_s=timeout_s)
         return self._peers.connect(broker_id, purpose, settings)
 
+    @property
+    def replicas(self) -> ReplicaManager:
+        return self._replicas
+
     def environments(self) -> tuple[object, ...]:
         """The environments of this broker's handlers, one for each family of APIs."""
         sessions_max = self._settings.config.max_incremental_fetch_session_cache_slots

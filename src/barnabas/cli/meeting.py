@@ -15,7 +15,6 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, Final
 
-from barnabas.cli.formatting.folders import FormatError, FormatRequest, format_folders
 from barnabas.client.broker_connection import Connection, WireError
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.meeting_point import (
@@ -35,6 +34,7 @@ from barnabas.config.meeting_point import (
 from barnabas.config.values import ConfigError
 from barnabas.log.folder.checkpoints import read_text, replace_text
 from barnabas.log.folder.meta_properties import META_PROPERTIES
+from barnabas.node.format_folders import FormatError, FormatRequest, format_folders
 from barnabas.ports import SystemClock, SystemDisk, SystemNetwork, SystemRandom
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error

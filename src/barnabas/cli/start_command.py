@@ -181,10 +181,10 @@ def set_up_log(level: str) -> None:
 
 def serve(config: BrokerConfig) -> int:
     """Runs the node until it is told to stop. An error that keeps it from starting becomes one line."""
-    from barnabas.node import node
+    from barnabas.node import process
 
     try:
-        return node.run(config, on_ready=announce, on_broker_stopped=announce_broker_stopped)
+        return process.run(config, on_ready=announce, on_broker_stopped=announce_broker_stopped)
     except OSError as error:
         raise CommandError(system_error_text(error)) from error
     except start_errors() as error:

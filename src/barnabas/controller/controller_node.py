@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.versions import VersionedRecord
     from barnabas.ports import LoopThread
     from barnabas.protocol.compiler.structs import Message
-    from barnabas.raft.quorum_client import OpenedQuorum
+    from barnabas.raft.quorum_client import OpenedQuorum, QuorumClient
 
 __all__ = [
     "ControllerNode",
@@ -144,6 +144,11 @@ class ControllerNode:
         """The controller that the handlers of the CONTROLLER listener use, on its own loop."""
         assert self._controller is not None, "not started"
         return self._controller
+
+    @property
+    def quorum_client(self) -> QuorumClient | None:
+        """This node's part in the quorum; None before it has started."""
+        return None if self._controller is None else self._controller.quorum_client
 
     async def _start(
         self,

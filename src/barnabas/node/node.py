@@ -1,20 +1,16 @@
-"""A node: start → serve → stop. One process with a controller, a broker, or both in it.
+"""A node: start → serve → stop. A controller, a broker, or both, on the ports that it is given.
 
-`run` is what `barnabas start` calls. Startup goes from the inside out: ports, folders, metadata, logs, registration,
-and finally the client listeners are opened. Shutdown goes in the reverse order: the broker leaves the cluster, then the
-controller hands over to another voter.
+Startup goes from the inside out: listeners are bound, folders, metadata, logs, registration, and finally the client
+listeners are opened. Shutdown goes in the reverse order: the broker leaves the cluster, then the controller hands over
+to another voter. `node/process` runs one on the system's ports, as `barnabas start` does; the simulator runs several on
+simulated ones.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
-import os
-import signal
 from typing import TYPE_CHECKING, NamedTuple
-
-import uvloop
 
 from barnabas.broker.api.client_connection import ClientConnection
 from barnabas.broker.api.registry import register_all, routes_for
@@ -28,7 +24,6 @@ from barnabas.net.peer import PeerEnvironment
 from barnabas.node.controller_channel import ChannelSettings, QuorumChannel
 from barnabas.node.folders import Folders, open_folders
 from barnabas.node.listener_servers import ListenerServers
-from barnabas.ports import SystemClock, SystemDisk, SystemNetwork, SystemProcesses, SystemRandom, SystemThreads
 from barnabas.raft.image_publisher import ImagePublisher
 from barnabas.raft.observer import ObserverEnvironment, ObserverOptions, QuorumObserver
 from barnabas.raft.quorum_client import QuorumIdentity
@@ -39,24 +34,24 @@ if TYPE_CHECKING:
 
     from barnabas.config.broker_config import BrokerConfig
     from barnabas.controller.quorum_controller import QuorumController
+    from barnabas.metadata.image import MetadataImage
     from barnabas.net.endpoint import Listener
-    from barnabas.ports import Clock, Disk, LoopThread, Network, Random, Threads
-
-YOUNG_OBJECTS = 10_000
-"""How many new objects trigger a collection of the youngest, which takes a millisecond or two."""
+    from barnabas.ports import Clock, Disk, LoopThread, Network, Processes, Random, Threads
+    from barnabas.raft.quorum_client import QuorumClient
+    from barnabas.replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger("barnabas.node")
 
-ECHO_SECONDS = 0.25
 PLAINTEXT_PROTOCOL = 0
 
 
 class NodeServers:
     """All listeners of a node: those for clients on the broker's loop, those for the quorum on the controller's."""
 
-    def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop, controller: LoopThread) -> None:
+    def __init__(
+        self, config: BrokerConfig, loop: asyncio.AbstractEventLoop, controller: LoopThread, network: Network
+    ) -> None:
         self._config = config
-        network = SystemNetwork()
         self.clients = ListenerServers(config, config.listeners, loop, network, ClientConnection)
         self.quorum = ListenerServers(config, config.controller_listeners, controller.loop, network)
 
@@ -98,27 +93,30 @@ class QuorumServers:
 
 
 class Ports(NamedTuple):
-    """The outside, as this process has it."""
+    """The outside, as this node has it."""
 
     clock: Clock
     disk: Disk
     random: Random
     threads: Threads
     network: Network
+    processes: Processes
 
 
 class Node:
     """`process.roles` decide what is in it: a broker, a controller, or both. Without a controller of its own, a node
     follows the metadata quorum as an observer."""
 
-    def __init__(self, config: BrokerConfig, folders: Folders, servers: NodeServers, thread: LoopThread) -> None:
+    def __init__(
+        self, config: BrokerConfig, ports: Ports, folders: Folders, servers: NodeServers, thread: LoopThread
+    ) -> None:
         self.loop = asyncio.get_running_loop()
         self._config = config
         self._folders = folders
         self._servers = servers
         self._stopping = asyncio.Event()
         self._failure: BaseException | None = None
-        self._ports = Ports(SystemClock(), SystemDisk(), SystemRandom(), SystemThreads(), SystemNetwork())
+        self._ports = ports
         self._publisher = ImagePublisher(folders.cluster_id)
         self._controller = self._make_controller(thread) if config.is_controller else None
         self._quorum = self._controller or self._make_observer(thread)
@@ -211,7 +209,7 @@ class Node:
                 ports.network,
                 ports.random,
                 ports.threads,
-                SystemProcesses(),
+                ports.processes,
                 self._servers.clients.configure,
                 self._fail,
             ),
@@ -222,6 +220,21 @@ class Node:
         """Where this node serves: clients if it is a broker, else the quorum."""
         return self._servers.advertised if self._broker is not None else self._servers.advertised_controller
 
+    @property
+    def image(self) -> MetadataImage:
+        """The newest committed metadata that the broker has received."""
+        return self._publisher.image
+
+    @property
+    def quorum_client(self) -> QuorumClient | None:
+        """This node's part in the metadata quorum; None before it has begun."""
+        return self._quorum.quorum_client
+
+    @property
+    def replicas(self) -> ReplicaManager | None:
+        """The partitions that the broker hosts; None without a broker."""
+        return None if self._broker is None else self._broker.replicas
+
     async def start(self) -> None:
         """Returns when clients are served, or, without a broker, when the quorum has a leader that this node follows,
         if it is not itself. A folder that must not be used is rejected before anything is written."""
@@ -230,11 +243,6 @@ class Node:
             await self._start_quorum()
         else:
             await self._start_both(self._broker)
-        gc.collect()
-        gc.freeze()
-        # What is made for a request is gone when it is answered. Collected too early it would count as long-lived, and
-        # soon have everything that there is looked through, which takes much longer than the request.
-        gc.set_threshold(YOUNG_OBJECTS, 5, 50)
         self._is_started.set()
 
     async def _start_both(self, broker: Broker) -> None:
@@ -254,6 +262,22 @@ class Node:
         elif isinstance(self._quorum, QuorumObserver):
             await self._quorum.start()
 
+    async def serve(self, on_ready: Callable[[Node], None]) -> None:
+        """Starts, and returns when the node should stop, which may be before it has started. Raises if it cannot start
+        or has failed. `stop` is to follow in any case."""
+        starting = asyncio.ensure_future(self.start())
+        stop_requested = asyncio.ensure_future(self.stop_requested())
+        try:
+            await asyncio.wait((starting, stop_requested), return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+                on_ready(self)
+            await stop_requested
+        finally:
+            for task in (starting, stop_requested):
+                task.cancel()
+            await asyncio.gather(starting, stop_requested, return_exceptions=True)
+
     def request_stop(self) -> None:
         self._stopping.set()
 
@@ -272,6 +296,7 @@ class Node:
         if self._broker is not None:
             self._broker.release()
         self._servers.release()
+        self._folders.unlock()
         if self._failure is None:
             logger.info("stopped cleanly")
 
@@ -321,95 +346,18 @@ def endpoints(listeners: Iterable[Listener]) -> tuple[Endpoint, ...]:
     return tuple(Endpoint(each.name, each.host, each.port, PLAINTEXT_PROTOCOL) for each in listeners)
 
 
-def run(
-    config: BrokerConfig,
-    *,
-    on_ready: Callable[[Iterable[Listener]], None],
-    on_broker_stopped: Callable[[], None] = lambda: None,
-) -> int:
-    """Runs a node until it is told to stop. Returns the exit code; raises if the node cannot start. SIGUSR1 stops the
-    broker only; `on_broker_stopped` is called when it has left the cluster."""
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_run(config, on_ready, on_broker_stopped))
-
-
-async def _run(
-    config: BrokerConfig, on_ready: Callable[[Iterable[Listener]], None], on_broker_stopped: Callable[[], None]
-) -> int:
+async def open_node(config: BrokerConfig, ports: Ports) -> Node:
+    """Binds the listeners and locks the folders of a node, or raises and leaves nothing behind."""
     register_all()
-    thread = SystemThreads().loop_thread("controller")
-    servers = NodeServers(config, asyncio.get_running_loop(), thread)
+    thread = ports.threads.loop_thread("controller")
+    servers = NodeServers(config, asyncio.get_running_loop(), thread, ports.network)
     try:
         servers.bind()
         folders = open_folders(
-            config, servers.advertised_controller, disk=SystemDisk(), clock=SystemClock(), random=SystemRandom()
+            config, servers.advertised_controller, disk=ports.disk, clock=ports.clock, random=ports.random
         )
     except BaseException:
         servers.release()
         await thread.stop()
         raise
-    node = Node(config, folders, servers, thread)
-    signals = Signals(node, on_broker_stopped)
-    try:
-        return await _serve(node, on_ready)
-    finally:
-        await node.stop()
-        folders.unlock()
-        signals.close()
-
-
-async def _serve(node: Node, on_ready: Callable[[Iterable[Listener]], None]) -> int:
-    """Starts the node and waits until it should stop, which may be before it has started."""
-    starting = asyncio.ensure_future(node.start())
-    stop_requested = asyncio.ensure_future(node.stop_requested())
-    try:
-        await asyncio.wait({starting, stop_requested}, return_when=asyncio.FIRST_COMPLETED)
-        if starting.done():
-            starting.result()
-            on_ready(node.listeners)
-        await stop_requested
-    finally:
-        for task in (starting, stop_requested):
-            task.cancel()
-        await asyncio.gather(starting, stop_requested, return_exceptions=True)
-    return 0
-
-
-class Signals:
-    """The first SIGTERM or SIGINT starts a clean shutdown, the second ends the process at once. Process supervisors may
-    send the same signal to a process and then to its group: such an echo does not count as the second. SIGUSR1 stops
-    the broker and keeps the controller."""
-
-    def __init__(self, node: Node, on_broker_stopped: Callable[[], None]) -> None:
-        self._node = node
-        self._on_broker_stopped = on_broker_stopped
-        self._first: tuple[signal.Signals, float] | None = None
-        self._broker_stop: asyncio.Task[None] | None = None
-        for number in (signal.SIGTERM, signal.SIGINT):
-            node.loop.add_signal_handler(number, self._on_signal, number)
-        node.loop.add_signal_handler(signal.SIGUSR1, self._on_broker_signal)
-
-    def _on_signal(self, number: signal.Signals) -> None:
-        now = self._node.loop.time()
-        if self._first is None:
-            self._first = number, now
-            logger.info("%s: stopping", number.name)
-            self._node.request_stop()
-        elif self._first[0] is not number or now - self._first[1] > ECHO_SECONDS:
-            logger.warning("%s again: exiting immediately", number.name)
-            os._exit(1)
-
-    def _on_broker_signal(self) -> None:
-        if self._broker_stop is None:
-            logger.info("SIGUSR1: stopping the broker")
-            self._broker_stop = asyncio.ensure_future(self._stop_broker())
-
-    async def _stop_broker(self) -> None:
-        await self._node.stop_broker_when_started()
-        self._on_broker_stopped()
-
-    def close(self) -> None:
-        if self._broker_stop is not None:
-            self._broker_stop.cancel()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
-            self._node.loop.remove_signal_handler(number)
+    return Node(config, ports, folders, servers, thread)

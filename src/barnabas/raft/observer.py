@@ -105,6 +105,11 @@ class QuorumObserver:
         finally:
             await thread.stop()
 
+    @property
+    def quorum_client(self) -> QuorumClient | None:
+        """This node's part in the quorum; None before it has started."""
+        return None if self._follower is None else self._follower.client
+
     async def _start(self, opened: OpenedQuorum) -> None:
         # Repairing the log may block for a while, but nothing else runs on this thread yet.
         environment = self._environment
@@ -131,7 +136,7 @@ class _Follower:
         self._log = log
         self._threads = environment.threads.pool("metadata disk", _THREADS)
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._client = QuorumClient(
+        self.client = QuorumClient(
             opened,
             log,
             options.identity,
@@ -145,18 +150,18 @@ class _Follower:
         self._snapshotter = Snapshotter(
             log,
             lambda: self._publisher.committed,
-            self._client.voters_at,
+            self.client.voters_at,
             options.limits,
             opened.content,
-            on_completed=self._client.driver.log_trimmed,
+            on_completed=self.client.driver.log_trimmed,
             disk=environment.disk,
             clock=environment.clock,
             threads=self._threads,
         )
 
     async def start(self) -> None:
-        self._client.start()
-        caught_up = asyncio.ensure_future(self._client.caught_up())
+        self.client.start()
+        caught_up = asyncio.ensure_future(self.client.caught_up())
         try:
             await asyncio.wait({caught_up, self._failed}, return_when=asyncio.FIRST_COMPLETED)
             if self._failed.done():
@@ -166,7 +171,7 @@ class _Follower:
             caught_up.cancel()
 
     async def close(self) -> None:
-        await self._client.close()
+        await self.client.close()
         await self._snapshotter.close()
         try:
             await self._threads.run(self._log.close)

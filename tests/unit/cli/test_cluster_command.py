@@ -11,9 +11,9 @@ from tools import apache_kafka
 
 from barnabas.cli import cluster_command, main
 from barnabas.cli.cluster_command import QuorumView, make_status, node_row, status_facts
-from barnabas.cli.formatting.folders import FormatRequest, format_folders, random_id
 from barnabas.client.broker_connection import Connection
 from barnabas.config.initial_controllers import InitialController
+from barnabas.node.format_folders import FormatRequest, format_folders, random_id
 from barnabas.ports import SystemClock, SystemDisk, SystemRandom
 from barnabas.protocol import messages as m
 from barnabas.protocol import uuids

@@ -118,7 +118,7 @@ def test_version_names_the_package(flag: str, capsys: pytest.CaptureFixture[str]
 
 def test_starting_a_node_loads_neither_rich_nor_librdkafka() -> None:
     program = (
-        "import sys, barnabas.cli.main, barnabas.cli.start_command, barnabas.node.node; "
+        "import sys, barnabas.cli.main, barnabas.cli.start_command, barnabas.node.process; "
         "print([name for name in ('rich', 'confluent_kafka') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -12,7 +12,7 @@ from barnabas.cli import main, start_command
 from barnabas.cli.command_line import CommandError
 from barnabas.metadata.replay import ReplayError
 from barnabas.net.endpoint import Listener
-from barnabas.node import node
+from barnabas.node import process
 from barnabas.raft.metadata_batches import NewerMetadataError
 
 if TYPE_CHECKING:
@@ -191,6 +191,6 @@ def test_metadata_that_cannot_be_understood_is_told_in_one_line(
     def fail(*_: object, **__: object) -> int:
         raise error("/data/__cluster_metadata-0 is beyond us")
 
-    monkeypatch.setattr(node, "run", fail)
+    monkeypatch.setattr(process, "run", fail)
     assert main.main(["start"]) == 1
     assert capsys.readouterr().err == "barnabas: /data/__cluster_metadata-0 is beyond us\n"

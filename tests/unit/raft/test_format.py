@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from tools import apache_kafka
 
-from barnabas.cli.formatting.folders import voter_nodes
 from barnabas.config.initial_controllers import parse_initial_controllers
 from barnabas.log.folder.meta_properties import read_meta_properties
+from barnabas.node.format_folders import voter_nodes
 from barnabas.ports import SystemDisk
 from barnabas.protocol.uuids import Uuid, to_text
 from barnabas.raft.consensus.voter_sets import VoterEndpoint, VoterNode

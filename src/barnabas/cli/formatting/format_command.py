@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.command_line import EXIT_OK, CommandError, Parser
-from barnabas.cli.formatting.features import FeatureError, initial_features
-from barnabas.cli.formatting.folders import FormatError, FormatRequest, format_folders, random_id
 from barnabas.cli.start_command import read_properties, system_error_text
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.initial_controllers import InitialController, parse_initial_controllers
 from barnabas.config.settings import ConfigError
+from barnabas.node.format_folders import FormatError, FormatRequest, format_folders, random_id
+from barnabas.node.initial_features import FeatureError, initial_features
 from barnabas.ports import SystemClock, SystemDisk, SystemRandom
 from barnabas.protocol import uuids
 

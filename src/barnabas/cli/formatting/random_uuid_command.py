@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.cli.command_line import EXIT_OK, Parser
-from barnabas.cli.formatting.folders import random_id
+from barnabas.node.format_folders import random_id
 from barnabas.ports import SystemRandom
 from barnabas.protocol import uuids
 

@@ -12,7 +12,6 @@ import socket
 from typing import TYPE_CHECKING
 
 from barnabas.cli.command_line import CommandError
-from barnabas.cli.formatting.folders import FormatError, FormatRequest, format_folders, random_id
 from barnabas.cli.start_command import CLUSTER_PROPERTIES
 from barnabas.config.cluster_layout import (
     CONTROLLER_HOST,
@@ -30,6 +29,7 @@ from barnabas.config.properties import format_properties
 from barnabas.log.folder.checkpoints import read_text, write_text
 from barnabas.log.folder.data_dir import LOCK
 from barnabas.log.folder.meta_properties import META_PROPERTIES
+from barnabas.node.format_folders import FormatError, FormatRequest, format_folders, random_id
 from barnabas.ports import SystemClock, SystemDisk, SystemRandom
 from barnabas.protocol import uuids
 

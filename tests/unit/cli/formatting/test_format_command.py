@@ -11,10 +11,10 @@ from tools import apache_kafka
 
 from barnabas.cli.command_line import CommandError
 from barnabas.cli.formatting import format_command, random_uuid_command
-from barnabas.cli.formatting.features import DEFAULT_FEATURES, VERSION_NAMES, initial_features, release_level
 from barnabas.config.properties import format_properties, parse_properties
 from barnabas.log.folder.meta_properties import read_meta_properties
 from barnabas.metadata.snapshot_records import bootstrap_records
+from barnabas.node.initial_features import DEFAULT_FEATURES, VERSION_NAMES, initial_features, release_level
 from barnabas.ports import SystemDisk
 from barnabas.protocol import uuids
 from barnabas.raft.consensus.log_history import BOOTSTRAP

@@ -14,7 +14,6 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.cli.formatting.features import DEFAULT_FEATURES, InitialFeatures
 from barnabas.log.folder.meta_properties import (
     META_PROPERTIES,
     MetaProperties,
@@ -23,6 +22,7 @@ from barnabas.log.folder.meta_properties import (
     write_meta_properties,
 )
 from barnabas.metadata.snapshot_records import feature_record
+from barnabas.node.initial_features import DEFAULT_FEATURES, InitialFeatures
 from barnabas.protocol import uuids
 from barnabas.raft.consensus.voter_sets import VoterEndpoint, VoterNode
 from barnabas.raft.format import format_voters

@@ -1,0 +1,114 @@
+"""A node as a process of its own: what `barnabas start` runs until a signal ends it.
+
+What belongs to the process and not to the node is here: the event loop, the ports to the system, signals, and how the
+garbage collector is tuned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from barnabas.node.node import Ports, open_node
+from barnabas.ports import SystemClock, SystemDisk, SystemNetwork, SystemProcesses, SystemRandom, SystemThreads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from barnabas.config.broker_config import BrokerConfig
+    from barnabas.net.endpoint import Listener
+    from barnabas.node.node import Node
+
+logger = logging.getLogger("barnabas.node")
+
+YOUNG_OBJECTS = 10_000
+"""How many new objects trigger a collection of the youngest, which takes a millisecond or two."""
+ECHO_SECONDS = 0.25
+
+
+def run(
+    config: BrokerConfig,
+    *,
+    on_ready: Callable[[Iterable[Listener]], None],
+    on_broker_stopped: Callable[[], None] = lambda: None,
+) -> int:
+    """Runs a node until it is told to stop. Returns the exit code; raises if the node cannot start. SIGUSR1 stops the
+    broker only; `on_broker_stopped` is called when it has left the cluster."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_run(config, on_ready, on_broker_stopped))
+
+
+async def _run(
+    config: BrokerConfig, on_ready: Callable[[Iterable[Listener]], None], on_broker_stopped: Callable[[], None]
+) -> int:
+    def ready(node: Node) -> None:
+        settle_memory()
+        on_ready(node.listeners)
+
+    node = await open_node(config, system_ports())
+    signals = Signals(node, on_broker_stopped)
+    try:
+        await node.serve(ready)
+        return 0
+    finally:
+        await node.stop()
+        signals.close()
+
+
+def system_ports() -> Ports:
+    return Ports(SystemClock(), SystemDisk(), SystemRandom(), SystemThreads(), SystemNetwork(), SystemProcesses())
+
+
+def settle_memory() -> None:
+    """What a node has made to start stays, and need not be looked through again."""
+    gc.collect()
+    gc.freeze()
+    # What is made for a request is gone when it is answered. Collected too early it would count as long-lived, and
+    # soon have everything that there is looked through, which takes much longer than the request.
+    gc.set_threshold(YOUNG_OBJECTS, 5, 50)
+
+
+class Signals:
+    """The first SIGTERM or SIGINT starts a clean shutdown, the second ends the process at once. Process supervisors may
+    send the same signal to a process and then to its group: such an echo does not count as the second. SIGUSR1 stops
+    the broker and keeps the controller."""
+
+    def __init__(self, node: Node, on_broker_stopped: Callable[[], None]) -> None:
+        self._node = node
+        self._on_broker_stopped = on_broker_stopped
+        self._first: tuple[signal.Signals, float] | None = None
+        self._broker_stop: asyncio.Task[None] | None = None
+        for number in (signal.SIGTERM, signal.SIGINT):
+            node.loop.add_signal_handler(number, self._on_signal, number)
+        node.loop.add_signal_handler(signal.SIGUSR1, self._on_broker_signal)
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        now = self._node.loop.time()
+        if self._first is None:
+            self._first = number, now
+            logger.info("%s: stopping", number.name)
+            self._node.request_stop()
+        elif self._first[0] is not number or now - self._first[1] > ECHO_SECONDS:
+            logger.warning("%s again: exiting immediately", number.name)
+            os._exit(1)
+
+    def _on_broker_signal(self) -> None:
+        if self._broker_stop is None:
+            logger.info("SIGUSR1: stopping the broker")
+            self._broker_stop = asyncio.ensure_future(self._stop_broker())
+
+    async def _stop_broker(self) -> None:
+        await self._node.stop_broker_when_started()
+        self._on_broker_stopped()
+
+    def close(self) -> None:
+        if self._broker_stop is not None:
+            self._broker_stop.cancel()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+            self._node.loop.remove_signal_handler(number)
