@@ -61,13 +61,24 @@ class SimulatedDisk:
     def crash(self, keep_unsynced_bytes: Callable[[int], int] = lambda _unsynced: 0) -> None:
         """Forgets what was not synced. Of bytes beyond the synced length of a file, as many stay as
         `keep_unsynced_bytes` answers to their number."""
-        self._open.clear()
-        self._locks.clear()
+        self.release()
         self._files = dict(self._synced_files)
         self._folders = set(self._synced_folders)
         for file in self._files.values():
             unsynced = bytes(file.data[len(file.synced) :])
             file.data = bytearray(file.synced + unsynced[: keep_unsynced_bytes(len(unsynced))])
+
+    def release(self) -> None:
+        """The process that used the disk has ended: its descriptors and locks are gone, what it wrote stays."""
+        self._open.clear()
+        self._locks.clear()
+
+    def sync_all(self) -> None:
+        """As `sync` by an operator: everything that there is outlives a crash."""
+        for file in self._files.values():
+            file.synced = bytes(file.data)
+        self._synced_files = dict(self._files)
+        self._synced_folders = set(self._folders)
 
     def open(self, path: str, flags: int, mode: int = 0o644) -> int:  # noqa: ARG002 (as the port has it)
         self._count("open")

@@ -16,6 +16,7 @@ scheduler gave them (`barnabas.testing.network`).
 
 `kill` is the end of a process as `SIGKILL` brings it: no callback of the loop runs any more. Coroutines that were
 suspended are kept as they are; to forget them would run their `finally` blocks, which a killed process does not do.
+`pause` is `SIGSTOP`.
 """
 
 from __future__ import annotations
@@ -65,6 +66,9 @@ class _Timer(asyncio.TimerHandle):
         """Has the callback run on its loop. Takes the loop that asyncio takes for the running one, and returns that."""
         loop: SimulatedLoop = self._loop  # type: ignore[attr-defined]
         if self._cancelled or loop.is_dead:
+            return running
+        if loop.held is not None:
+            loop.held.append(self)
             return running
         if loop is not running:
             asyncio._set_running_loop(loop)  # noqa: SLF001
@@ -178,6 +182,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.errors: list[dict[str, Any]] = []
         """What nobody handled, as asyncio reports it."""
         self._scheduler = scheduler
+        self.held: list[_Timer] | None = None
+        """What is due while the loop is paused."""
         self._is_closed = False
         self._kept: list[asyncio.Task[Any]] = []
 
@@ -193,6 +199,16 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             self._kept.append(task)
             raise
         return task.result()
+
+    def pause(self) -> None:
+        """As SIGSTOP: nothing of the loop happens until `resume`, and then all that was due."""
+        if self.held is None:
+            self.held = []
+
+    def resume(self) -> None:
+        held, self.held = self.held or [], None
+        for event in held:
+            self._scheduler.add(event, self._scheduler.now)
 
     def kill(self) -> None:
         self.is_dead = True
