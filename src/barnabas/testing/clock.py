@@ -38,11 +38,13 @@ class ManualClock:
 class SimulatedClock:
     """A `Clock` of one simulated machine: it goes with the scheduler's time, from any wall time, which may jump."""
 
-    __slots__ = ("_ahead_ms", "_scheduler")
+    __slots__ = ("_ahead_ms", "_scheduler", "off_ms")
 
     def __init__(self, scheduler: Scheduler, now_ms: int = _SOME_DAY_MS) -> None:
         self._scheduler = scheduler
         self._ahead_ms = now_ms - int(scheduler.now * 1000)
+        self.off_ms = 0
+        """By how much it has jumped, all in all."""
 
     def now_ms(self) -> int:
         return self._ahead_ms + int(self._scheduler.now * 1000)
@@ -53,3 +55,4 @@ class SimulatedClock:
     def jump_ms(self, milliseconds: int) -> None:
         """Steps the wall clock of this machine, in either direction."""
         self._ahead_ms += milliseconds
+        self.off_ms += milliseconds

@@ -54,6 +54,17 @@ class SimulatedDisk:
         """Lets an operation, by its method's name, fail from now on."""
         self._failures[operation] = error_number
 
+    def heal_operation(self, operation: str) -> None:
+        self._failures.pop(operation, None)
+
+    @property
+    def is_failing(self) -> bool:
+        return bool(self._failures)
+
+    @property
+    def used_bytes(self) -> int:
+        return sum(len(each.data) for each in self._files.values())
+
     def heal(self) -> None:
         self._failures.clear()
         self.capacity_bytes = None
@@ -120,7 +131,7 @@ class SimulatedDisk:
         file = self._file(fd)
         data = b"".join(bytes(buffer) for buffer in buffers)
         if self.capacity_bytes is not None:
-            used = sum(len(each.data) for each in self._files.values())
+            used = self.used_bytes
             growth = offset + len(data) - len(file.data)
             if growth > 0 and used + growth > self.capacity_bytes:
                 data = data[: max(len(data) - (used + growth - self.capacity_bytes), 0)]

@@ -83,6 +83,8 @@ class Scheduler:
         self.now = 0.0
         self.events = 0
         """How many callbacks have run."""
+        self.after_event: Callable[[], None] | None = None
+        """Looks at what has changed, and changes nothing."""
         self._ready: deque[_Timer] = deque()
         self._timers: list[tuple[float, int, _Timer]] = []
         self._sequence = 0
@@ -156,7 +158,10 @@ class Scheduler:
         self._standstill += 1
         if self._standstill > STANDSTILL_EVENTS:
             raise SimulationError(f"at {self.now:.6f} s: {STANDSTILL_EVENTS} events and no time has passed")
-        return self._ready.popleft().run(running)
+        running = self._ready.popleft().run(running)
+        if self.after_event is not None:
+            self.after_event()
+        return running
 
     def _advance(self, end: float) -> bool:
         """Goes to the next moment at which something happens, if there is one up to `end`."""

@@ -32,6 +32,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.ports.network import MSG_PEEK, TUNED_BY_SYSTEM
+from barnabas.testing.event_loop import SimulatedLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -39,13 +40,15 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
     from barnabas.ports.network import SocketBuffers
-    from barnabas.testing.event_loop import Scheduler, SimulatedLoop
+    from barnabas.testing.event_loop import Scheduler
 
 WINDOW_BYTES: Final = 256 * 1024
 PIECE_BYTES_MAX: Final = 64 * 1024
 TRACE_MAX: Final = 100_000
 GIVE_UP_S: Final = 900.0
 """After so long without an acknowledgement the sender's system ends a stream."""
+RESEND_S: Final = 0.2
+"""After so long without an acknowledgement a piece is sent again, and after twice as long each time that follows."""
 SYN_RETRY_S: Final = (0.0, 1.0, 3.0, 7.0, 15.0, 31.0, 63.0)
 """When, after the first attempt, a connection is tried that got no answer."""
 CONNECT_GIVE_UP_S: Final = 127.0
@@ -69,6 +72,8 @@ class SimulatedNetwork:
         self.trace: deque[str] = deque(maxlen=TRACE_MAX)
         self.delay = Delay()
         """May be replaced at any time."""
+        self.loss = 0.0
+        """How likely it is that a piece is lost, and arrives only when it is sent again."""
         self._random = random.Random(seed)
         self._hosts: dict[str, SimulatedHost] = {}
         self._cuts: set[tuple[str, str]] = set()
@@ -97,6 +102,11 @@ class SimulatedNetwork:
     def heal(self, one: str, other: str) -> None:
         self._cuts -= {(one, other), (other, one)}
         self.note(f"heal {one}↔{other}")
+        self._resume()
+
+    def heal_one_way(self, source: str, target: str) -> None:
+        self._cuts.discard((source, target))
+        self.note(f"heal {source}→{target}")
         self._resume()
 
     def heal_all(self) -> None:
@@ -153,7 +163,13 @@ class SimulatedNetwork:
         return source.is_up and target.is_up and (source.name, target.name) not in self._cuts
 
     def some_delay(self) -> float:
-        return self._random.uniform(*self.delay)
+        delay_s = self._random.uniform(*self.delay)
+        if self.loss:
+            wait_s = RESEND_S
+            while self._random.random() < self.loss:
+                delay_s += wait_s
+                wait_s *= 2
+        return delay_s
 
     def some_piece(self, size: int) -> int:
         """How much of what is sent travels together."""
@@ -280,7 +296,10 @@ class _Connecting:
             self._timers = [network.scheduler.call_later(network.some_delay(), self._succeed, self._client)]
 
     def _succeed(self, client: SimulatedSocket) -> None:
-        if not self.done.done():
+        loop = self.done.get_loop()
+        if isinstance(loop, SimulatedLoop) and loop.is_dead:
+            client.close()
+        elif not self.done.done():
             self.done.set_result(client)
 
     def _fail(self, number: int) -> None:

@@ -12,7 +12,7 @@ What runs is `barnabas.node.node.Node`, whole, on a main loop and a controller's
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas.node.node import Node, Ports, open_node
 from barnabas.testing.clock import SimulatedClock
@@ -23,7 +23,7 @@ from barnabas.testing.threads import SimulatedThreads
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from barnabas.config.broker_config import BrokerConfig
     from barnabas.metadata.image import MetadataImage
@@ -53,14 +53,14 @@ class SimulatedNode:
         """What ended the last life, if it was not told to end."""
         self.disk_latency_s = DISK_LATENCY_S
         """May be replaced at any time."""
+        self.on_ended: Callable[[SimulatedNode], None] = lambda _node: None
+        """Called when a process has come to its end by itself, or because it was told to stop."""
         self.config: BrokerConfig
         self.node: Node | None = None
         self.is_up = False
         """Whether a process runs, from the moment that it is started."""
         self.is_ready = False
         """Whether it has said that it serves clients."""
-        self.has_lost_power = False
-        """Whether anything that was not synced was lost when it last went down."""
         self._cluster = cluster
         self._host = cluster.network.host(self.name)
         self._loops: list[SimulatedLoop] = []
@@ -85,7 +85,7 @@ class SimulatedNode:
         self._loops = threads.loops
         ports = Ports(self.clock, self.disk, SeededRandom(seed), threads, self._host, InlineProcesses())
         cluster.trace.note(self.name, f"starts, life {self.life}")
-        self._main = main.create_task(self._live(ports))
+        self._main = main.create_task(self._live(ports, main))
         self._main.add_done_callback(self._ended)
 
     def stop(self) -> None:
@@ -106,7 +106,6 @@ class SimulatedNode:
         self._end()
         torn = random.Random(f"{self._cluster.seed} {self.name} torn {self.life}")
         self.disk.crash(lambda unsynced: torn.randrange(unsynced + 1))
-        self.has_lost_power = True
 
     def pause(self) -> None:
         self._cluster.trace.note(self.name, "pauses")
@@ -125,14 +124,15 @@ class SimulatedNode:
         for loop in self._loops:
             loop.kill()
 
-    async def _live(self, ports: Ports) -> None:
+    async def _live(self, ports: Ports, loop: SimulatedLoop) -> None:
         node = self.node = await open_node(self.config, ports)
         failure: Exception | None = None
         try:
             await node.serve(self._ready)
         except Exception as error:
             failure = error
-        # Not in a `finally`: a node that is killed and then forgotten must not begin to stop.
+        if loop.is_dead:
+            return  # It was killed, and is forgotten only now, which Python does by an exception.
         await node.stop()
         if failure is not None:
             raise failure
@@ -146,6 +146,7 @@ class SimulatedNode:
         self.failure = main.exception()
         self._cluster.trace.note(self.name, "has stopped" if self.failure is None else f"has failed: {self.failure}")
         self._end()
+        self.on_ended(self)
 
     def _end(self) -> None:
         self.is_up = self.is_ready = self.is_paused = False
@@ -166,6 +167,11 @@ class SimulatedNode:
     def is_serving(self) -> bool:
         """Whether it may answer clients, as far as it can be said from outside."""
         return self.is_ready and not self.is_paused
+
+    @property
+    def errors(self) -> list[dict[str, Any]]:
+        """What nobody handled in this life, as asyncio reports it."""
+        return [error for loop in self._loops for error in loop.errors]
 
     @property
     def image(self) -> MetadataImage | None:

@@ -1,13 +1,21 @@
-"""What a run asks of the clients that make the load, and of the promises that it checks."""
+"""What a run asks of the clients that make the load, and of the promises that it checks.
+
+`simulator.load.make_load` and `simulator.invariants.make_invariants` are what a run takes unless it is given others.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from barnabas.testing.simulator.cluster import SimulatedCluster
+
+    MakeLoad = Callable[[SimulatedCluster], "Load"]
+    """Called when all nodes are ready for the first time."""
+    MakeInvariants = Callable[[SimulatedCluster, "Load"], Sequence["Invariant"]]
+    """Called right after that."""
 
 
 class Violation(Exception):  # noqa: N818 (nothing went wrong in the simulator)
@@ -20,10 +28,10 @@ class Violation(Exception):  # noqa: N818 (nothing went wrong in the simulator)
 
 
 class Load(Protocol):
-    """Simulated clients. They are made for a cluster that is ready, on loops of their own (`cluster.client`)."""
+    """Simulated clients, on machines and loops of their own (`cluster.client`)."""
 
     def start(self) -> None:
-        """Begins to work, for the most part in tasks."""
+        """Begins to work, for the most part in tasks. It makes its topics by itself, too."""
         ...
 
     def stop(self) -> None:
@@ -51,7 +59,8 @@ class Load(Protocol):
 class Invariant(Protocol):
     """A promise that is checked from the first moment to the last. It raises `Violation`."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def observe(self, cluster: SimulatedCluster) -> None:
         """Called every so often in simulated time, and after every fault. Looks, and changes nothing."""
