@@ -81,7 +81,8 @@ class SimulatedNetwork:
 
     def host(self, name: str) -> SimulatedHost:
         if name not in self._hosts:
-            self._hosts[name] = SimulatedHost(self, name)
+            number = len(self._hosts) + 1
+            self._hosts[name] = SimulatedHost(self, name, f"10.0.{number >> 8}.{number & 255}")
         return self._hosts[name]
 
     def write(self, fd: int, data: ReadableBuffer) -> int:
@@ -205,9 +206,11 @@ class SimulatedNetwork:
 class SimulatedHost:
     """The `Network` of the processes on one host."""
 
-    def __init__(self, network: SimulatedNetwork, name: str) -> None:
+    def __init__(self, network: SimulatedNetwork, name: str, address: str) -> None:
         self.network = network
         self.name = name
+        self.address = address
+        """What others see where it connects from."""
         self.is_up = True
         self.acceptors: dict[int, SimulatedAcceptor] = {}
         self.senders: dict[SimulatedSocket, None] = {}
@@ -356,7 +359,7 @@ class SimulatedAcceptor:
         if not self._waiting:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         stream = self._waiting.popleft()
-        return stream, stream.other_host.name, stream.other_port
+        return stream, stream.other_host.address, stream.other_port
 
     def close(self) -> None:
         if self._host.acceptors.get(self.port) is self:

@@ -39,7 +39,7 @@ class Wires:
         client = await self.one.connect("two", PORT)
         await ready(self.acceptor.fileno())
         server, host, port = self.acceptor.accept()
-        assert (host, port) == ("one", client.port)
+        assert (host, port) == (self.one.address, client.port)
         return client, server
 
 

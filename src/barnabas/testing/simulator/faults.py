@@ -270,8 +270,8 @@ def is_in_sync(cluster: SimulatedCluster, node: SimulatedNode) -> bool:
         and not broker.fenced
         and all(
             node.id in partition.isr
-            for topic in image.topics.values()
-            for partition in topic.partitions.values()
+            for topic in image.topics
+            for partition in topic.partitions
             if node.id in partition.replicas
         )
     )

@@ -123,9 +123,10 @@ class _Run:
                 self._violations.append(violation)
             except SimulationError as error:
                 self._violations.append(Violation(TIME, str(error)))
+            finally:
+                self._cluster.close()
             for violation in self._violations:
                 self._cluster.trace.note("VIOLATION", str(violation))
-            self._cluster.close()
         cluster, load = self._cluster, self._load
         return Outcome(
             self._scenario.seed,
@@ -196,8 +197,8 @@ class _Run:
             return ["no node knows the metadata"]
         return [
             f"{topic.name}-{index} has leader {partition.leader} and ISR {partition.isr} of {partition.replicas}"
-            for topic in image.topics.values()
-            for index, partition in topic.partitions.items()
+            for topic in image.topics
+            for index, partition in enumerate(topic.partitions)
             if partition.leader == NOBODY or len(partition.isr) < len(partition.replicas)
         ]
 

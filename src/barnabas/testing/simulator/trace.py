@@ -84,15 +84,14 @@ def changes(before: MetadataImage | None, after: MetadataImage) -> Iterator[str]
         old, new = brokers.get(node_id), after.brokers.get(node_id)
         if old != new:
             yield f"broker {node_id}: {_broker(old)} → {_broker(new)}"
-    for name in sorted(topic.name for topic in after.topics.values()):
-        topic = after.topics.get(name)
-        old_topic = before.topics.get(name) if before is not None else None
-        if topic is None or topic is old_topic:
+    for topic in sorted(after.topics, key=lambda topic: topic.name):
+        old_topic = before.topics.get(topic.name) if before is not None else None
+        if topic is old_topic:
             continue
-        for index, partition in sorted(topic.partitions.items()):
-            former = old_topic.partitions.get(index) if old_topic is not None else None
-            if former != partition:
-                yield f"{name}-{index}: {_partition(former)} → {_partition(partition)}"
+        former = dict(enumerate(old_topic.partitions if old_topic is not None else ()))
+        for index, partition in enumerate(topic.partitions):
+            if former.get(index) != partition:
+                yield f"{topic.name}-{index}: {_partition(former.get(index))} → {_partition(partition)}"
 
 
 def _broker(broker: BrokerImage | None) -> str:
