@@ -197,6 +197,11 @@ class RaftDriver:
         return self._core
 
     @property
+    def log(self) -> MetadataLog:
+        """To look at, up to the core's high watermark for what is committed."""
+        return self._log
+
+    @property
     def is_leader(self) -> bool:
         return self._announced_epoch is not None
 
