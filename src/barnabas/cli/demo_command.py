@@ -20,7 +20,7 @@ from barnabas.cli.cluster_connection import connect, error_text
 from barnabas.cli.command_line import EXIT_OK, CommandError, Parser, parse_bootstrap_server, positive_int
 from barnabas.cli.demo_load import Tally, Target, percentile
 from barnabas.cli.output import Column, number, print_table
-from barnabas.cli.progress_bar import record_bar
+from barnabas.cli.progress_bar import counting_bar
 from barnabas.cli.rdkafka import reason
 from barnabas.net.frames import WireError
 from barnabas.protocol import messages as m
@@ -95,10 +95,10 @@ def cluster(bootstrap_server: str | None) -> Iterator[Cluster]:
 def measure(bootstrap_server: str, records: int) -> Figures:
     """Runs the whole load on a topic of its own. If it fails, the topic is left to be examined."""
     target = create_topic(bootstrap_server, f"barnabas-demo-{os.getpid()}")
-    with record_bar("producing", records) as advance:
+    with counting_bar("producing", records, "records") as advance:
         sent = demo_load.send_records(target, records, advance)
     say(f"{sent.records:,} records of {demo_load.VALUE_BYTES} bytes acknowledged after {sent.seconds:.2f} s")
-    with record_bar("consuming", records) as advance:
+    with counting_bar("consuming", records, "records") as advance:
         read = demo_load.read_records(target, records, advance)
     demo_load.require_same(sent, read)
     say(f"{read.records:,} records read and checked after {read.seconds:.2f} s")

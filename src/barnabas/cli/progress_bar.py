@@ -39,8 +39,8 @@ def byte_bar(label: str, total_bytes: int | None) -> Iterator[Advance]:
 
 
 @contextmanager
-def record_bar(label: str, total: int) -> Iterator[Advance]:
-    """A bar for a known number of records."""
+def counting_bar(label: str, total: int, what: str) -> Iterator[Advance]:
+    """A bar for a known number of things, with how many there are in a second."""
     if not sys.stderr.isatty():
         yield silent
         return
@@ -51,12 +51,19 @@ def record_bar(label: str, total: int) -> Iterator[Advance]:
         BarColumn(),
         TaskProgressColumn(),
         MofNCompleteColumn(),
-        TextColumn("records"),
+        TextColumn(what),
+        TextColumn("{task.fields[rate]}"),
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=stderr_console()) as progress:
-        task = progress.add_task(label, total=total)
-        yield lambda amount: progress.advance(task, amount)
+        task = progress.add_task(label, total=total, rate="")
+
+        def advance(amount: int) -> None:
+            progress.advance(task, amount)
+            speed = progress.tasks[0].speed
+            progress.update(task, rate="" if speed is None else f"{speed:,.1f}/s")
+
+        yield advance
 
 
 def stderr_console() -> Console:

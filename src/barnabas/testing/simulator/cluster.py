@@ -37,7 +37,7 @@ from barnabas.testing.simulator.nodes import CLIENT_PORT, CONTROLLER_PORTS, Simu
 from barnabas.testing.simulator.trace import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from barnabas.testing.event_loop import SimulatedLoop
 
@@ -85,7 +85,7 @@ class SimulatedCluster:
         self.nodes = {node_id: SimulatedNode(self, node_id) for node_id in range(1, nodes + 1)}
         self.clients: dict[str, SimulatedClient] = {}
         for node in self.nodes.values():
-            properties = self._properties(node.id, settings or {})
+            properties = node_properties(node.id, nodes, self.voters, settings or {})
             node.config = BrokerConfig.from_properties(properties)[0]
             self._format(node)
 
@@ -141,24 +141,6 @@ class SimulatedCluster:
 
     # ── how nodes are made ───────────────────────────────────────────────────────────────────────────────────
 
-    def _properties(self, node_id: int, given: Mapping[str, str]) -> dict[str, str]:
-        listeners = [Listener(CLIENT_LISTENER, CLIENT_LISTENER, host_name(node_id), CLIENT_PORT)]
-        roles = ["broker"]
-        if voter := next((voter for voter in self.voters if voter.node_id == node_id), None):
-            roles.append("controller")
-            listeners.append(Listener(CONTROLLER_LISTENER, CLIENT_LISTENER, voter.host, voter.port))
-        return {
-            **replication_defaults(len(self.nodes)),
-            **SMALL_CLUSTER,
-            **{name: value for name, value in given.items() if name not in DECIDED},
-            "process.roles": ",".join(roles),
-            "node.id": str(node_id),
-            "controller.listener.names": CONTROLLER_LISTENER,
-            "controller.quorum.bootstrap.servers": quorum_servers(self.voters),
-            "listeners": ",".join(map(str, listeners)),
-            "log.dirs": FOLDER,
-        }
-
     def _format(self, node: SimulatedNode) -> None:
         request = FormatRequest(
             cluster_id=self.cluster_id,
@@ -171,3 +153,30 @@ class SimulatedCluster:
         for _ in format_folders(request, disk=node.disk, clock=node.clock, random=self.random):
             pass
         node.disk.sync_all()
+
+
+def node_properties(
+    node_id: int, nodes: int, voters: Sequence[InitialController], given: Mapping[str, str]
+) -> dict[str, str]:
+    """The settings of one of so many nodes."""
+    listeners = [Listener(CLIENT_LISTENER, CLIENT_LISTENER, host_name(node_id), CLIENT_PORT)]
+    roles = ["broker"]
+    if voter := next((voter for voter in voters if voter.node_id == node_id), None):
+        roles.append("controller")
+        listeners.append(Listener(CONTROLLER_LISTENER, CLIENT_LISTENER, voter.host, voter.port))
+    return {
+        **replication_defaults(nodes),
+        **SMALL_CLUSTER,
+        **{name: value for name, value in given.items() if name not in DECIDED},
+        "process.roles": ",".join(roles),
+        "node.id": str(node_id),
+        "controller.listener.names": CONTROLLER_LISTENER,
+        "controller.quorum.bootstrap.servers": quorum_servers(voters),
+        "listeners": ",".join(map(str, listeners)),
+        "log.dirs": FOLDER,
+    }
+
+
+def check_settings(nodes: int, settings: Mapping[str, str]) -> None:
+    """Raises ConfigError if no cluster can be made with these settings."""
+    SimulatedCluster(0, nodes, settings).close()

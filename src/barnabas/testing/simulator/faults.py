@@ -17,6 +17,7 @@ import random
 from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from barnabas.config.cluster_layout import NODES_FOR_MIN_ISR_OF_TWO
 from barnabas.testing.network import Delay
 from barnabas.testing.simulator.protocols import Violation
 
@@ -177,7 +178,7 @@ class Faults:
         self._recovering = {
             node_id for node_id in self._recovering if not is_in_sync(self.cluster, self.cluster.nodes[node_id])
         }
-        return self._recovering <= {node.id}
+        return len(self.cluster.nodes) >= NODES_FOR_MIN_ISR_OF_TWO and self._recovering <= {node.id}
 
     def loses_bytes(self, node: SimulatedNode) -> None:
         self._recovering.add(node.id)

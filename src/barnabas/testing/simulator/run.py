@@ -76,12 +76,15 @@ def simulate(
     is_traced: bool = False,
 ) -> Outcome:
     """Runs a scenario to its end, or to the first violation."""
-    if make_load is None:
-        from barnabas.testing.simulator.load import make_load
-    if make_invariants is None:
-        from barnabas.testing.simulator.invariants import make_invariants
+    from barnabas.testing.simulator import invariants, load
+
     with quiet():
-        return _Run(scenario, make_load, make_invariants, is_traced=is_traced).run()
+        return _Run(
+            scenario,
+            make_load or load.make_load,
+            make_invariants or invariants.make_invariants,
+            is_traced=is_traced,
+        ).run()
 
 
 @contextmanager
@@ -125,8 +128,8 @@ class _Run:
                 self._violations.append(Violation(TIME, str(error)))
             finally:
                 self._cluster.close()
-            for violation in self._violations:
-                self._cluster.trace.note("VIOLATION", str(violation))
+            for found in self._violations:
+                self._cluster.trace.note("VIOLATION", str(found))
         cluster, load = self._cluster, self._load
         return Outcome(
             self._scenario.seed,
