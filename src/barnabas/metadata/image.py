@@ -269,7 +269,7 @@ class MetadataImage(NamedTuple):
         return diff_among(
             old,
             self,
-            topic_ids={*old.topics.ids, *self.topics.ids},
+            topic_ids={**old.topics.ids, **self.topics.ids},
             resources={*old.configs.resources, *self.configs.resources},
             broker_ids={*old.brokers, *self.brokers},
         )

@@ -132,7 +132,7 @@ class ImageDraft:
         self._credentials = Section(image.scram_credentials)
         self._tokens = Section(image.delegation_tokens)
         self._open: dict[Uuid, OpenTopic] = {}
-        self._touched_topics: set[Uuid] = set()
+        self._touched_topics: dict[Uuid, None] = {}
         self._touched_resources: set[ConfigResource] = set()
         self._touched_brokers: set[int] = set()
 
@@ -221,7 +221,7 @@ class ImageDraft:
             resources=self._touched_resources,
             broker_ids=self._touched_brokers,
         )
-        self._touched_topics = set()
+        self._touched_topics = {}
         self._touched_resources = set()
         self._touched_brokers = set()
         return delta
@@ -238,7 +238,7 @@ class ImageDraft:
             if closed is None:
                 raise ReplayError(f"no topic has the id {to_text(topic_id)}")
             topic = self._open[topic_id] = OpenTopic(closed)
-            self._touched_topics.add(topic_id)
+            self._touched_topics[topic_id] = None
         return topic
 
     def _broker(self, broker_id: int, epoch: int) -> BrokerImage:
@@ -262,7 +262,7 @@ class ImageDraft:
         self._topics_by_name.writable()[record.name] = topic
         self._topics_by_id.writable()[record.topic_id] = topic
         self._open[record.topic_id] = OpenTopic(topic)
-        self._touched_topics.add(record.topic_id)
+        self._touched_topics[record.topic_id] = None
 
     def _partition(self, record: m.PartitionRecord) -> None:
         self._open_topic(record.topic_id).put(record.partition_id, partition_from_record(record))
@@ -279,7 +279,7 @@ class ImageDraft:
         if topic is None:
             raise ReplayError(f"no topic has the id {to_text(record.topic_id)}")
         self._open.pop(record.topic_id, None)
-        self._touched_topics.add(record.topic_id)
+        self._touched_topics[record.topic_id] = None
         del self._topics_by_id.writable()[record.topic_id]
         del self._topics_by_name.writable()[topic.name]
         resource = ConfigResource(ResourceType.TOPIC, topic.name)
