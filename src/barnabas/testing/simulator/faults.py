@@ -3,9 +3,11 @@
 A network loses, doubles and reorders packets, and TCP hides that from its users: what they meet are delays, streams
 that are reset, and, because they ask again after a reset, requests that arrive twice. So these are the faults here.
 
-Power may fail at one node at a time: acknowledged records are promised as long as fewer than `min.insync.replicas`
-replicas lose unsynced bytes at once. A node that lost its power counts until it has been in sync with everything that
-it hosts. Where power must not fail now, the process is killed instead, which loses nothing that was written.
+Acknowledged records are promised as long as fewer than `min.insync.replicas` replicas lose unsynced bytes at once. The
+controller cannot know what a node has lost that did not stop cleanly, so to it every such stop is a loss: it takes the
+node out of ISR and ELR, and where nobody is left in either, only the last leader may lead again. So any number of nodes
+may be killed at once while none loses bytes; but while one that did is not back in sync, or while another that was
+killed is not, power may fail nowhere else. Where a fault must not happen now, a clean stop takes its place.
 
 A process that ends by itself is started again after a moment, as a supervisor does.
 """
@@ -95,8 +97,10 @@ class Faults:
         self._cuts: dict[int, set[tuple[str, str]]] = {}
         self._delays: dict[int, Delay] = {}
         self._losses: dict[int, float] = {}
-        self._recovering: set[int] = set()
+        self._lost_bytes: set[int] = set()
         """Nodes that lost unsynced bytes, and have not been in sync with everything since."""
+        self._unclean: set[int] = set()
+        """The same for all that did not stop cleanly."""
         self._kept_down: Counter[int] = Counter()
         """By how many faults."""
         self._troubled: set[tuple[int, int]] = set()
@@ -175,13 +179,25 @@ class Faults:
     # ── who may lose what ────────────────────────────────────────────────────────────────────────────────────
 
     def may_lose_bytes(self, node: SimulatedNode) -> bool:
-        self._recovering = {
-            node_id for node_id in self._recovering if not is_in_sync(self.cluster, self.cluster.nodes[node_id])
-        }
-        return len(self.cluster.nodes) >= NODES_FOR_MIN_ISR_OF_TWO and self._recovering <= {node.id}
+        self._forget_recovered()
+        return len(self.cluster.nodes) >= NODES_FOR_MIN_ISR_OF_TWO and self._unclean <= {node.id}
+
+    def may_end_uncleanly(self, node: SimulatedNode) -> bool:
+        self._forget_recovered()
+        return self._lost_bytes <= {node.id}
 
     def loses_bytes(self, node: SimulatedNode) -> None:
-        self._recovering.add(node.id)
+        self._lost_bytes.add(node.id)
+        self._unclean.add(node.id)
+
+    def ends_uncleanly(self, node: SimulatedNode) -> None:
+        self._unclean.add(node.id)
+
+    def _forget_recovered(self) -> None:
+        for node_id in sorted(self._unclean):
+            if is_in_sync(self.cluster, self.cluster.nodes[node_id]):
+                self._unclean.discard(node_id)
+                self._lost_bytes.discard(node_id)
 
     def disk_fails(self, node: SimulatedNode) -> None:
         self._failed_disks.add(node.id)
@@ -283,13 +299,20 @@ def is_in_sync(cluster: SimulatedCluster, node: SimulatedNode) -> bool:
 
 def kill(faults: Faults, chance: random.Random) -> End:
     node = faults.some_node(chance)
+    if not faults.may_end_uncleanly(node):
+        return stop_instead(faults, node)
     faults.note(f"kill {node.name}")
+    faults.ends_uncleanly(node)
     return faults.down(node, node.kill)
 
 
 def kill_all(faults: Faults, chance: random.Random) -> End:
     nodes = list(faults.cluster.nodes.values())
+    if not all(map(faults.may_end_uncleanly, nodes)):
+        return stop_instead(faults, faults.some_node(chance))
     faults.note("kill all nodes")
+    for node in nodes:
+        faults.ends_uncleanly(node)
     ends = [faults.down(node, node.kill) for node in nodes]
     chance.shuffle(ends)
 
@@ -303,11 +326,15 @@ def kill_all(faults: Faults, chance: random.Random) -> End:
 def lose_power(faults: Faults, chance: random.Random) -> End:
     node = faults.some_node(chance)
     if not node.is_up or not faults.may_lose_bytes(node):
-        faults.note(f"kill {node.name}, for power must not fail now")
-        return faults.down(node, node.kill)
+        return stop_instead(faults, node)
     faults.note(f"power fails at {node.name}")
     faults.loses_bytes(node)
     return faults.down(node, node.lose_power)
+
+
+def stop_instead(faults: Faults, node: SimulatedNode) -> End:
+    faults.note(f"clean stop of {node.name}, for nothing worse may happen now")
+    return faults.down(node, node.stop)
 
 
 def pause(faults: Faults, chance: random.Random) -> End:
@@ -343,7 +370,10 @@ def slow_disk(faults: Faults, chance: random.Random) -> End:
 
 def full_disk(faults: Faults, chance: random.Random) -> End:
     node = faults.some_node(chance)
+    if not faults.may_end_uncleanly(node):
+        return stop_instead(faults, node)
     faults.note(f"full disk at {node.name}")
+    faults.ends_uncleanly(node)
     faults.disk_fails(node)
     node.disk.capacity_bytes = node.disk.used_bytes + chance.randrange(SPARE_BYTES_MAX)
 
@@ -357,8 +387,7 @@ def full_disk(faults: Faults, chance: random.Random) -> End:
 def failed_sync(faults: Faults, chance: random.Random) -> End:
     node = faults.some_node(chance)
     if not node.is_up or not faults.may_lose_bytes(node):
-        faults.note(f"kill {node.name}, for syncs must not fail now")
-        return faults.down(node, node.kill)
+        return stop_instead(faults, node)
     faults.note(f"syncs fail at {node.name}")
     faults.disk_fails(node)
     faults.loses_bytes(node)

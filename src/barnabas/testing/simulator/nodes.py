@@ -64,6 +64,8 @@ class SimulatedNode:
         self._cluster = cluster
         self._host = cluster.network.host(self.name)
         self._loops: list[SimulatedLoop] = []
+        self._dead_loops: list[SimulatedLoop] = []
+        """Of former lives: what was suspended there must stay so."""
         self._main: asyncio.Task[None] | None = None
 
     # ── its lives ────────────────────────────────────────────────────────────────────────────────────────────
@@ -153,6 +155,7 @@ class SimulatedNode:
         self.node = None
         for loop in self._loops:
             loop.kill()
+        self._dead_loops += self._loops
         self._cluster.network.kill(self.name)
         self.disk.release()
 
