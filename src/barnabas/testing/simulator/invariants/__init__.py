@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.testing.simulator.invariants.committed_logs import CommittedLogs
+from barnabas.testing.simulator.invariants.groups import (
+    CommittedOffsetsAreKept,
+    OneOwnerPerEpoch,
+    OneOwnerPerGeneration,
+)
 from barnabas.testing.simulator.invariants.leaders import OnePartitionLeaderPerEpoch, OneQuorumLeaderPerEpoch
 from barnabas.testing.simulator.invariants.reads import ShownStaysReadable
 from barnabas.testing.simulator.invariants.records import AcknowledgedRecordsAreKept, NoDuplicates, OrderIsKept
 from barnabas.testing.simulator.invariants.replicas import CommittedMetadataIsKept, ReplicasAreEqual
+from barnabas.testing.simulator.invariants.transactions import TransactionsAreAtomic
 from barnabas.testing.simulator.invariants.watermarks import WatermarksNeverFall
 from barnabas.testing.simulator.load.mixed_load import MixedLoad
 
@@ -37,4 +43,8 @@ def all_invariants(history: History) -> list[Invariant]:
         AcknowledgedRecordsAreKept(history, committed),
         NoDuplicates(committed),
         OrderIsKept(committed),
+        TransactionsAreAtomic(history, committed),
+        OneOwnerPerGeneration(history),
+        OneOwnerPerEpoch(history),
+        CommittedOffsetsAreKept(history),
     ]

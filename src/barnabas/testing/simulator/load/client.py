@@ -15,7 +15,7 @@ from barnabas.net.frames import WireError
 from barnabas.net.peer import Peer, PeerSettings
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
-from barnabas.testing.simulator.load.history import TopicPartition
+from barnabas.testing.simulator.load.history import NO_EPOCH, TopicPartition
 
 if TYPE_CHECKING:
     import random
@@ -90,11 +90,14 @@ class ClusterClient:
         chance: random.Random,
         *,
         rack: str = "",
+        coordinator_epoch: Callable[[int, str], int] = lambda _node, _group: NO_EPOCH,
     ) -> None:
+        """`coordinator_epoch` says in which leader epoch a node leads the partition of a group, from outside."""
         self.name = name
         self.loop = environment.loop
         self.chance = chance
         self.rack = rack
+        self.coordinator_epoch = coordinator_epoch
         self._environment = environment
         self._bootstrap = tuple(bootstrap)
         self._settings = PeerSettings(
@@ -133,13 +136,21 @@ class ClusterClient:
 
     # ── brokers ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def ask(self, broker: int, request: Message, version: int | None = None, *, purpose: str = "") -> Any:
+    async def ask(
+        self,
+        broker: int,
+        request: Message,
+        version: int | None = None,
+        *,
+        purpose: str = "",
+        timeout_s: float | None = None,
+    ) -> Any:
         """One request, once. WireError if there is no answer. Each purpose has connections of its own, for what waits
         for long would hold up whatever comes behind it."""
         address = self._brokers.get(broker)
         if address is None:
             raise WireError(f"{self.name} does not know the address of broker {broker}")
-        return await self._peer(address, purpose).send(request, version)
+        return await self._peer(address, purpose).send(request, version, timeout_s=timeout_s)
 
     def _peer(self, address: tuple[str, int], purpose: str) -> Peer:
         key = (*address, purpose)
@@ -226,15 +237,14 @@ class ClusterClient:
         self,
         kind: Kind,
         key: str,
-        request: Message | Callable[[], Message],
+        request: Message,
         *,
         version: int | None = None,
         give_up_s: float,
         errors_in: Callable[[Any], int] = lambda response: response.error_code,
-        repeats: bool = True,
+        timeout_s: float | None = None,
     ) -> Answer:
-        """Asks until there is an answer that is more than "not now" or "not me". GaveUpError after so long, or, where
-        the request must not be repeated, when an answer does not come."""
+        """Asks until there is an answer that is more than "not now" or "not me". GaveUpError after so long."""
         deadline = self.now_s + give_up_s
         attempt = 0
         while True:
@@ -242,12 +252,10 @@ class ClusterClient:
             if node is not None:
                 try:
                     response = await self.ask(
-                        node, request() if callable(request) else request, version, purpose=f" {kind.name.lower()}"
+                        node, request, version, purpose=f" {kind.name.lower()}", timeout_s=timeout_s
                     )
-                except WireError as failure:
+                except WireError:
                     self._coordinators.pop((kind, key), None)
-                    if not repeats:
-                        raise GaveUpError(str(failure)) from failure
                 else:
                     error = Error(errors_in(response))
                     if error not in COORDINATOR_RETRIABLE:
@@ -258,6 +266,23 @@ class ClusterClient:
                 raise GaveUpError(f"{self.name}: no coordinator of {key} answered within {give_up_s:g} s")
             await self.back_off(attempt)
             attempt += 1
+
+    def forget_coordinator(self, kind: Kind, key: str) -> None:
+        """It is somebody else now."""
+        self._coordinators.pop((kind, key), None)
+
+    async def ask_coordinator_once(
+        self, kind: Kind, key: str, request: Message, version: int | None = None
+    ) -> tuple[int, Any]:
+        """Asks whoever coordinates, one time, and says who that was. GaveUpError without an answer."""
+        node = await self._coordinator(kind, key)
+        if node is None:
+            raise GaveUpError(f"{self.name}: nobody knows who coordinates {key}")
+        try:
+            return node, await self.ask(node, request, version, purpose=f" {kind.name.lower()}")
+        except WireError as failure:
+            self._coordinators.pop((kind, key), None)
+            raise GaveUpError(str(failure)) from failure
 
     async def _coordinator(self, kind: Kind, key: str) -> int | None:
         known = self._coordinators.get((kind, key))

@@ -36,11 +36,14 @@ async def committed_offsets(
     if _error(answer.response):
         raise GaveUpError(f"{client.name}: the offsets of {group} were refused with error {_error(answer.response)}")
     by_name = {(topic.name, each.partition_index): each for topic in found.topics for each in topic.partitions}
+    epoch = client.coordinator_epoch(answer.node, group)
     seen = []
     for partition in partitions:
         each = by_name[partition]
         seen.append(
-            OffsetsSeen(group, partition, each.committed_offset, each.metadata or "", answer.node, sent_s, client.now_s)
+            OffsetsSeen(
+                group, partition, each.committed_offset, each.metadata or "", answer.node, epoch, sent_s, client.now_s
+            )
         )
     history.offsets_seen += seen
     return seen

@@ -3,6 +3,10 @@
 Clients write, invariants read. A request whose answer never came may have had its effect or not, and its fate is
 `UNKNOWN`; everything that is told must hold from then on. Times are those of the scheduler, which all machines share:
 what was answered before another request was sent came before it.
+
+A node that lost the lead of a group's partition, and has not heard of it, may still answer what needs no write. So such
+answers are noted with the *coordinator epoch*, which is the leader epoch of the group's partition at that node, or -1
+if it does not lead it any more: an answer of an older epoch says nothing of what happened in a newer one.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Assignment", "Fate", "History", "OffsetCommit", "OffsetsSeen", "Read", "SentBatch", "TopicPartition"]
 
 NO_OFFSET = -1
+NO_EPOCH = -1
 
 
 class Fate(Enum):
@@ -105,7 +110,18 @@ class Read(NamedTuple):
 class OffsetCommit:
     """An offset that a member commits. `mark` is its metadata, and unlike any other's."""
 
-    __slots__ = ("fate", "generation", "group", "mark", "member", "offset", "partition", "sent_s", "told_s")
+    __slots__ = (
+        "coordinator_epoch",
+        "fate",
+        "generation",
+        "group",
+        "mark",
+        "member",
+        "offset",
+        "partition",
+        "sent_s",
+        "told_s",
+    )
 
     def __init__(
         self,
@@ -126,24 +142,28 @@ class OffsetCommit:
         """Or the member's epoch."""
         self.sent_s = sent_s
         self.told_s = float("inf")
+        self.coordinator_epoch = NO_EPOCH
         self.fate = Fate.UNKNOWN
+
+    def __str__(self) -> str:
+        return f"{self.mark} (offset {self.offset}, by {self.member} in epoch {self.generation})"
 
 
 class OffsetsSeen(NamedTuple):
-    """An answer to OffsetFetch for one partition. `coordinator_epoch` is the leader epoch of the group's partition at
-    the node that answered."""
+    """An answer to OffsetFetch for one partition."""
 
     group: str
     partition: TopicPartition
     offset: int
     mark: str
     node: int
+    coordinator_epoch: int
     sent_s: float
     at_s: float
 
 
 class Assignment(NamedTuple):
-    """What a member was told that it owns, by the answer to a request that was sent at `sent_s`."""
+    """What a member owns, as it was told by the answer to a request that was sent at `sent_s`."""
 
     group: str
     member: str
@@ -151,6 +171,7 @@ class Assignment(NamedTuple):
     """Of the group, or the member's epoch."""
     partitions: frozenset[TopicPartition]
     node: int
+    coordinator_epoch: int
     sent_s: float
     at_s: float
 
@@ -172,8 +193,10 @@ class History:
         self.offsets_seen: list[OffsetsSeen] = []
         self.generations: list[Assignment] = []
         """What members of classic groups were assigned, by SyncGroup."""
-        self.ownerships: list[Assignment] = []
-        """What members of consumer groups own: after each heartbeat that was answered."""
+        self.claims: list[Assignment] = []
+        """What members of consumer groups claimed to own in heartbeats, and were not contradicted."""
+        self.grants: list[Assignment] = []
+        """What members of consumer groups were told to own from then on."""
         self.complaints: list[Complaint] = []
 
     @property

@@ -5,12 +5,15 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from barnabas.broker.coordinators.coordinator_spec import OFFSETS_TOPIC, partition_of
 from barnabas.net.frames import WireError
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 from barnabas.testing.clock import SimulatedClock
+from barnabas.testing.simulator.load.classic_member import ClassicMember
 from barnabas.testing.simulator.load.client import ClusterClient
-from barnabas.testing.simulator.load.history import History, TopicPartition
+from barnabas.testing.simulator.load.consumer_member import ConsumerMember
+from barnabas.testing.simulator.load.history import NO_EPOCH, Fate, History, TopicPartition
 from barnabas.testing.simulator.load.idempotent_producer import IdempotentProducer
 from barnabas.testing.simulator.load.reader import Reader
 from barnabas.testing.simulator.load.transactional_producer import VERSION_1, VERSION_2, TransactionalProducer
@@ -32,12 +35,14 @@ class Mix(NamedTuple):
     replication_factor: int = 3
     min_insync_replicas: int = 2
     producers: int = 2
-    producer_pause_s: float = 8.0
+    producer_pause_s: float = 14.0
     transactional: int = 2
     transaction_pause_s: float = 2.0
     readers: int = 2
     """The first reads what is committed, from any replica; the second everything, from leaders; and so on."""
     reader_pause_s: float = 4.0
+    classic_members: int = 2
+    consumer_members: int = 2
 
 
 class Client(Protocol):
@@ -92,6 +97,8 @@ class MixedLoad:
             "batches": len(history.batches),
             "transactions": len(history.transactions),
             "committed transactions": sum(each.told_committed is True for each in history.transactions),
+            "commits": sum(each.fate is Fate.DONE for each in history.commits),
+            "rebalances": len(history.generations) + len(history.grants),
             "reads": sum(bool(each.records) for each in history.reads),
         }
 
@@ -104,7 +111,27 @@ class MixedLoad:
     def _client(self, name: str) -> ClusterClient:
         machine = self._cluster.client(name)
         chance = random.Random(f"{self._cluster.seed} {name}")
-        return ClusterClient(name, machine.environment, self._cluster.bootstrap, chance)
+        return ClusterClient(
+            name,
+            machine.environment,
+            self._cluster.bootstrap,
+            chance,
+            coordinator_epoch=self._coordinator_epoch,
+        )
+
+    def _coordinator_epoch(self, node_id: int, group: str) -> int:
+        """In which leader epoch a node leads the partition of a group; -1 if it does not, or not any more."""
+        for hosted in self._cluster.nodes[node_id].partitions:
+            if hosted.topic == OFFSETS_TOPIC and hosted.state.is_leader:
+                partitions = self._offsets_partitions(node_id)
+                if hosted.index == partition_of(group, partitions):
+                    return hosted.state.leader_epoch
+        return NO_EPOCH
+
+    def _offsets_partitions(self, node_id: int) -> int:
+        image = self._cluster.nodes[node_id].image
+        assert image is not None
+        return len(image.topics.names[OFFSETS_TOPIC].partitions)
 
     async def _prepare(self, organiser: ClusterClient) -> None:
         """Creates the topic, and lets everybody begin."""
@@ -138,6 +165,10 @@ class MixedLoad:
                     pause_s=mix.reader_pause_s,
                 )
             )
+        for kind, number in ((ClassicMember, mix.classic_members), (ConsumerMember, mix.consumer_members)):
+            group = f"{kind.__name__.removesuffix('Member').lower()}-group"
+            for each in range(number):
+                self._add(kind(self._client(f"{group}-{each}"), group, self._partitions, history))
         if self._is_stopped:
             self.stop()
 

@@ -105,6 +105,16 @@ class TransactionalProducer:
         finally:
             if self._lives:
                 await asyncio.gather(*self._lives)
+        await self._see_the_end()
+
+    async def _see_the_end(self) -> None:
+        """Asks how far it came, once nothing is open any more."""
+        while True:
+            try:
+                await self.committed_inputs()
+            except GaveUpError:
+                continue
+            return
 
     async def committed_inputs(self) -> int:
         """How many inputs are done with, as the group's coordinator says when no transaction is open any more."""
