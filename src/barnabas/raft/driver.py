@@ -1,8 +1,8 @@
 """Runs a `RaftCore`: makes its decisions durable, sends its messages, and tells a listener what is committed.
 
 Appends are written at once and synced in a thread. While one sync runs, further appends are written and share the
-next one, so any number of requests in flight cost two syncs. Readers of the leader get what is written before it is
-synced, so that all disks of a quorum work at the same time.
+next one, so any number of requests in flight cost two syncs. What is written may be read by others (`log_readers`)
+before it is synced; what is committed goes to the listener (`commits`).
 
 If an append finds no space, the node gives up its leadership and with it everything that was not yet committed; it
 tries to lead again after its election timeout. A failed sync is fatal, and so is a device that takes no writes: it is
@@ -14,22 +14,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from barnabas.log.flush import is_failed_sync, is_failed_write
 from barnabas.protocol.batch import build_batch
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.raft import snapshot_download
+from barnabas.raft.commits import Commits
 from barnabas.raft.consensus.messages import (
     NO_NODE,
-    UNKNOWN_HIGH_WATERMARK,
     AppendFailed,
-    FetchRequest,
-    FetchResponse,
     FetchSnapshotResponse,
     Flushed,
-    LeaderChange,
     LogTrimmed,
     Propose,
     RequestFailed,
@@ -37,18 +33,11 @@ from barnabas.raft.consensus.messages import (
     Role,
     SnapshotLoaded,
     SnapshotUnusable,
-    VotersChange,
 )
 from barnabas.raft.current_leader import CurrentLeader, QuorumLeader
 from barnabas.raft.hard_state_writer import HardStateWriter
-from barnabas.raft.metadata_batches import (
-    DecodedBatch,
-    control_batch,
-    decode_batch,
-    encode_data,
-    leader_change_messages,
-    voters_record,
-)
+from barnabas.raft.log_readers import LogReaders
+from barnabas.raft.metadata_batches import encode_data, encode_entry
 from barnabas.raft.snapshots import CorruptCheckpointError
 
 if TYPE_CHECKING:
@@ -57,16 +46,25 @@ if TYPE_CHECKING:
     from barnabas.metadata.versions import VersionedRecord
     from barnabas.ports import Clock, Disk, ThreadPool
     from barnabas.protocol.record import Record
+    from barnabas.raft.commits import RaftListener
     from barnabas.raft.consensus.core import RaftCore
-    from barnabas.raft.consensus.messages import Entry, Inbound, Outbound, Ready, Request, Response, SnapshotPart
+    from barnabas.raft.consensus.messages import (
+        Entry,
+        FetchRequest,
+        FetchResponse,
+        Inbound,
+        Outbound,
+        Ready,
+        Request,
+        Response,
+        SnapshotPart,
+    )
     from barnabas.raft.consensus.voter_sets import VoterEndpoint
+    from barnabas.raft.metadata_batches import DecodedBatch
     from barnabas.raft.metadata_log import MetadataLog
     from barnabas.raft.snapshots import Snapshot
 
 logger = logging.getLogger("barnabas.raft")
-
-COMMIT_BYTES = 32 * 1024
-"""How much of many batches that were committed together is handed on at a time: a few milliseconds' work."""
 
 BATCH_BYTES_MAX = 8 * 1024 * 1024
 """The most that Kafka's voters fetch at once."""
@@ -74,37 +72,11 @@ BATCH_BYTES_MAX = 8 * 1024 * 1024
 HAND_OVER_S = 5.0
 """How long a leader that stops waits for its last records to be committed."""
 
-
 COMPLAINT_MS = 5_000
 """How often a disk that takes no writes for the time being is complained about."""
 
 _MESSAGES = "raft messages"
 _REQUEST = "raft request"
-
-
-class RaftListener(Protocol):
-    """Called on the driver's loop; must not block."""
-
-    async def on_commit(self, batches: Sequence[DecodedBatch]) -> None:
-        """These batches are committed. They come in order and without gaps, unless `on_snapshot` fills one."""
-        ...
-
-    def on_snapshot(self, snapshot: Snapshot) -> None:
-        """This node was so far behind that it was given a snapshot: it has everything that was committed before its
-        end, and `on_commit` goes on from there."""
-        ...
-
-    def on_leader(self, epoch: int) -> None:
-        """This node leads, and everything before its epoch has been passed to `on_commit`."""
-        ...
-
-    def on_resign(self) -> None:
-        """This node no longer leads. What it appended and has not seen in `on_commit` may never be committed."""
-        ...
-
-    def on_failure(self, error: Exception) -> None:
-        """The log can no longer be trusted; the driver has stopped."""
-        ...
 
 
 class RequestError(Exception):
@@ -130,18 +102,6 @@ class Prepared(NamedTuple):
     epoch: int
     record_count: int
     batch: bytes
-
-
-class _Pending(NamedTuple):
-    """A batch in the log that is not known to be committed."""
-
-    end_offset: int
-    batch: bytes | DecodedBatch
-    committed: asyncio.Future[int] | None
-
-    @property
-    def size_bytes(self) -> int:
-        return self.batch.size_bytes if isinstance(self.batch, DecodedBatch) else len(self.batch)
 
 
 class RaftDriver:
@@ -174,22 +134,16 @@ class RaftDriver:
         self._listener_name = listener_name
         self.current_leader = current_leader or CurrentLeader()
         self._states = HardStateWriter(disk, log.folder, threads, static_voters)
-        self._pending: deque[_Pending] = deque(_Pending(batch.last_offset + 1, batch, None) for batch in uncommitted)
+        self._commits = Commits(core, listener, log.folder, threads, uncommitted, self._wake_next_steps)
+        self._readers = LogReaders(log, clock, threads, self.handle)
         self._is_dirty = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._parked: list[asyncio.Future[None]] = []
-        """Readers that wait for the log or the high watermark to move, or this node to stop leading."""
         self._next_steps: list[asyncio.Future[None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
-        self._is_commit_due = asyncio.Event()
-        self._handing_on = asyncio.Lock()
-        """Held while batches or a snapshot go to the listener."""
         self._is_stopped = False
         self._next_complaint_ms = 0
         self._installing = asyncio.Lock()
-        self._announced_epoch: int | None = None
-        """The epoch last passed to `on_leader`, while this node leads it."""
 
     @property
     def core(self) -> RaftCore:
@@ -203,7 +157,7 @@ class RaftDriver:
 
     @property
     def is_leader(self) -> bool:
-        return self._announced_epoch is not None
+        return self._commits.is_leader
 
     @property
     def epoch(self) -> int:
@@ -217,11 +171,11 @@ class RaftDriver:
     @property
     def has_handed_on(self) -> bool:
         """Whether the listener has everything that is known to be committed."""
-        return not self._pending or self._pending[0].end_offset > self._core.high_watermark
+        return self._commits.has_handed_on
 
     def start(self) -> None:
         self._spawn(self._run_syncs, "raft syncs")
-        self._spawn(self._run_commits, "raft commits")
+        self._spawn(self._commits.run, "raft commits")
         if self._core.log.durable_end < self._core.log_end_offset:
             self._is_dirty.set()
         self._tick()
@@ -236,8 +190,8 @@ class RaftDriver:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._states.close()
-        self._wake_parked()
-        self._fail_pending()
+        self._readers.close()
+        self._commits.fail_awaited()
 
     def encode(self, records: Sequence[VersionedRecord]) -> list[Record]:
         return encode_data(records, self._clock.now_ms())
@@ -281,10 +235,7 @@ class RaftDriver:
 
     async def settled(self) -> None:
         """Returns when everything appended so far is committed. Raises NOT_CONTROLLER if leadership is lost."""
-        last = next((pending.committed for pending in reversed(self._pending) if pending.committed), None)
-        if last is not None:
-            await asyncio.wait([last])
-            last.result()
+        await self._commits.settled()
 
     async def next_step(self, seconds: float) -> None:
         """Returns when anything has happened, or after so many seconds."""
@@ -305,41 +256,7 @@ class RaftDriver:
 
     async def fetch(self, request: FetchRequest, max_wait_ms: int, max_bytes: int) -> tuple[FetchResponse, bytes]:
         """What follows the log of a reader. Waits until there is something, or its high watermark is out of date."""
-        deadline = self._clock.monotonic() + max_wait_ms / 1000
-        while True:
-            response = await self.handle(request)
-            assert isinstance(response, FetchResponse)
-            if response.head.error is not Error.NONE or response.divergence or response.snapshot:
-                return response, b""
-            records = await self._read(request.log_end.offset, max_bytes)
-            is_news = request.high_watermark != UNKNOWN_HIGH_WATERMARK and (
-                response.high_watermark > request.high_watermark
-            )
-            remaining_s = deadline - self._clock.monotonic()
-            if records or is_news or remaining_s <= 0 or self._is_stopped:
-                return response, records
-            await self._wait_for_news(remaining_s)
-
-    async def _read(self, offset: int, max_bytes: int) -> bytes:
-        found = self._log.read(offset, max_bytes)
-        if found is None:
-            return b""
-        if self._log.is_cold(found):
-            return await self._threads.run(found.file.read, found.position, found.length)
-        return found.file.read(found.position, found.length)
-
-    async def _wait_for_news(self, seconds: float) -> None:
-        news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._parked.append(news)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await news
-
-    def _wake_parked(self) -> None:
-        parked, self._parked = self._parked, []
-        for news in parked:
-            if not news.done():
-                news.set_result(None)
+        return await self._readers.fetch(request, max_wait_ms, max_bytes)
 
     def log_trimmed(self) -> None:
         """There are other snapshots than before, and perhaps the log starts later."""
@@ -377,8 +294,8 @@ class RaftDriver:
         if ready.messages or ready.hard_state is not None:
             self._spawn(self._send_all, _MESSAGES, ready.messages)
         if ready.high_watermark is not None:
-            self._wake_parked()
-            self._is_commit_due.set()
+            self._readers.wake()
+            self._commits.advanced()
         self._publish_leader()
         self._arm()
         self._wake_next_steps()
@@ -391,7 +308,8 @@ class RaftDriver:
 
     def _role_changed(self, role: Role) -> None:
         if role is not Role.LEADER:
-            self._step_down()
+            self._commits.step_down()
+            self._readers.wake()
         logger.log(
             logging.INFO if len(self._core.voters) > 1 else logging.DEBUG,
             "node %d is %s in epoch %d of the metadata quorum%s",
@@ -473,7 +391,7 @@ class RaftDriver:
 
     def _write(self, entries: Sequence[Entry], committed: asyncio.Future[int] | None = None) -> bool:
         """Writes entries. If that fails, this node gives up its leadership."""
-        batches = [self._encode(entry) for entry in entries]
+        batches = [encode_entry(entry, self._clock.now_ms()) for entry in entries]
         try:
             self._log.append(batches[0] if len(batches) == 1 else b"".join(batches))
         except (KafkaError, OSError) as error:
@@ -484,30 +402,15 @@ class RaftDriver:
                 self._fail(device_error)
             return False
         for entry, batch in zip(entries, batches, strict=True):
-            self._pending.append(_Pending(entry.base_offset + entry.record_count, batch, committed))
+            self._commits.add(entry.base_offset + entry.record_count, batch, committed)
         self._is_dirty.set()
-        self._wake_parked()
+        self._readers.wake()
         return True
-
-    def _encode(self, entry: Entry) -> bytes:
-        payload = entry.payload
-        if isinstance(payload, bytes):
-            return payload
-        if isinstance(payload, LeaderChange):
-            messages = leader_change_messages(payload)
-        else:
-            assert isinstance(payload, VotersChange), "the core appends nothing else"
-            messages = [voters_record(payload.voters)]
-        return control_batch(
-            messages, base_offset=entry.base_offset, epoch=entry.epoch, timestamp_ms=self._clock.now_ms()
-        )
 
     def _truncate_to(self, offset: int) -> bool:
         if offset < self._log.end.offset:
             logger.info("truncating the metadata log to offset %d, where the leader's differs", offset)
-        while self._pending and self._pending[-1].end_offset > offset:
-            pending = self._pending.pop()
-            assert pending.committed is None or pending.committed.done(), "only a leader's appends are waited for"
+        self._commits.truncate_to(offset)
         try:
             self._log.truncate_to(offset)
         except (KafkaError, OSError) as error:
@@ -542,53 +445,6 @@ class RaftDriver:
         await asyncio.sleep(self._core.timeouts.election_ms / 1000)
         self._is_dirty.set()
 
-    # Commits
-
-    async def _run_commits(self) -> None:
-        while True:
-            await self._is_commit_due.wait()
-            self._is_commit_due.clear()
-            async with self._handing_on:
-                await self._commit_some()
-            if self._is_commit_due.is_set():
-                await asyncio.sleep(0)
-
-    async def _commit_some(self) -> None:
-        """Hands on what is committed, with room for others in between where that is much."""
-        done = self._next_committed(self._core.high_watermark)
-        if done:
-            await self._listener.on_commit([await self._decode(pending.batch) for pending in done])
-        for _ in done:
-            self._pending.popleft()
-        if self.has_handed_on and self._core.is_active and self._announced_epoch != self._core.epoch:
-            self._announced_epoch = self._core.epoch
-            self._listener.on_leader(self._core.epoch)
-        for pending in done:
-            if pending.committed is not None and not pending.committed.done():
-                pending.committed.set_result(pending.end_offset - 1)
-        if not self.has_handed_on:
-            self._is_commit_due.set()
-        self._wake_next_steps()
-
-    def _next_committed(self, high_watermark: int) -> list[_Pending]:
-        """The oldest of what waits. It waits until it is handed on: see `settled`."""
-        oldest: list[_Pending] = []
-        size = 0
-        for pending in self._pending:
-            if pending.end_offset > high_watermark or size >= COMMIT_BYTES:
-                break
-            oldest.append(pending)
-            size += pending.size_bytes
-        return oldest
-
-    async def _decode(self, batch: bytes | DecodedBatch) -> DecodedBatch:
-        """In a thread, if that takes long."""
-        if isinstance(batch, DecodedBatch):
-            return batch
-        if len(batch) <= COMMIT_BYTES:
-            return decode_batch(batch, self._log.folder)
-        return await self._threads.run(decode_batch, batch, self._log.folder)
-
     # Snapshots of the leader
 
     async def _take_part(self, part: SnapshotPart) -> None:
@@ -606,7 +462,7 @@ class RaftDriver:
                 logger.warning("the snapshot that node %d sent cannot be used: %s", self._core.leader_id, error)
                 self._step(SnapshotUnusable())
                 return
-            async with self._handing_on:
+            async with self._commits.handing_on:
                 doomed = self._load(snapshot)
             for path in doomed:
                 with contextlib.suppress(FileNotFoundError):
@@ -619,9 +475,8 @@ class RaftDriver:
             self._step(SnapshotUnusable())
             return ()
         doomed = self._log.restart_at(snapshot.id)
-        self._pending.clear()
         logger.info("starting from the snapshot at offset %d", snapshot.id.end_offset)
-        self._listener.on_snapshot(snapshot)
+        self._commits.restart_at(snapshot)
         self._step(SnapshotLoaded(snapshot.id, snapshot.kraft_version, snapshot.voters))
         return doomed
 
@@ -630,8 +485,7 @@ class RaftDriver:
     async def hand_over(self) -> None:
         """Waits until everything that was appended has been committed, or cannot be. A leader of several voters then
         resigns, and waits until the others know it, or a moment."""
-        waiting = [pending.committed for pending in self._pending if pending.committed is not None]
-        if waiting:
+        if waiting := self._commits.awaited:
             await asyncio.wait(waiting, timeout=HAND_OVER_S if len(self._core.voters) > 1 else None)
         if self._core.role is not Role.LEADER or len(self._core.voters) == 1 or self._is_stopped:
             return
@@ -667,7 +521,8 @@ class RaftDriver:
         for task in self._tasks:
             if task is not asyncio.current_task():
                 task.cancel()
-        self._step_down()
+        self._commits.step_down()
+        self._readers.close()
         self._listener.on_failure(error)
 
     def _give_up(self, error: Exception) -> None:
@@ -682,21 +537,6 @@ class RaftDriver:
             error,
         )
         self._step(AppendFailed(self._log.end))
-
-    def _step_down(self) -> None:
-        self._fail_pending()
-        self._wake_parked()
-        if self._announced_epoch is not None:
-            self._announced_epoch = None
-            self._listener.on_resign()
-
-    def _fail_pending(self) -> None:
-        """Tells waiting requests that the outcome is unknown: what was written may still be committed."""
-        for pending in self._pending:
-            if pending.committed is not None and not pending.committed.done():
-                pending.committed.set_exception(
-                    KafkaError(Error.NOT_CONTROLLER, "This node has given up its leadership of the metadata quorum.")
-                )
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)

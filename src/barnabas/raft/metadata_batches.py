@@ -10,6 +10,7 @@ from barnabas.protocol.control_records import decode_control_record, encode_cont
 from barnabas.protocol.errors import UnknownFormatError
 from barnabas.protocol.metadata_records import decode_record, encode_record
 from barnabas.protocol.record import Record
+from barnabas.raft.consensus.messages import LeaderChange, VotersChange
 from barnabas.raft.consensus.voter_sets import VOTERS_IN_LOG, VoterEndpoint, VoterNode
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.versions import VersionedRecord
     from barnabas.protocol.compiler.structs import Message
     from barnabas.protocol.varint import Buffer
-    from barnabas.raft.consensus.messages import LeaderChange
+    from barnabas.raft.consensus.messages import Entry
 
 
 class DecodedBatch(NamedTuple):
@@ -78,6 +79,19 @@ def decode_batch(batch: Buffer, source: str) -> DecodedBatch:
         header.size,
         tuple(decoded),
     )
+
+
+def encode_entry(entry: Entry, timestamp_ms: int) -> bytes:
+    """The batch of an entry that the core appends: of data as it was proposed, or of control records."""
+    payload = entry.payload
+    if isinstance(payload, bytes):
+        return payload
+    if isinstance(payload, LeaderChange):
+        messages = leader_change_messages(payload)
+    else:
+        assert isinstance(payload, VotersChange), "the core appends nothing else"
+        messages = [voters_record(payload.voters)]
+    return control_batch(messages, base_offset=entry.base_offset, epoch=entry.epoch, timestamp_ms=timestamp_ms)
 
 
 def leader_change_messages(change: LeaderChange) -> list[Message]:

@@ -21,9 +21,10 @@ from barnabas.net.frames import WireError
 from barnabas.net.peer import PeerEnvironment
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
-from barnabas.raft.consensus.core import QuorumTimeouts, RaftCore
+from barnabas.raft.consensus.core import RaftCore
 from barnabas.raft.consensus.log_history import BOOTSTRAP
 from barnabas.raft.consensus.messages import Head, Role
+from barnabas.raft.consensus.node_state import QuorumTimeouts
 from barnabas.raft.consensus.replica_log import ReplicaLog
 from barnabas.raft.consensus.voter_sets import (
     BEFORE_LOG,
@@ -49,9 +50,9 @@ if TYPE_CHECKING:
     from barnabas.ports import Clock, Disk, Network, Random, ThreadPool
     from barnabas.protocol.compiler.structs import Message
     from barnabas.protocol.uuids import Uuid
+    from barnabas.raft.commits import RaftListener
     from barnabas.raft.consensus.log_history import SnapshotId
     from barnabas.raft.consensus.messages import HardState
-    from barnabas.raft.driver import RaftListener
     from barnabas.raft.metadata_batches import DecodedBatch
     from barnabas.raft.metadata_log import FolderContent, MetadataLog
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.config.quorum import parse_servers
 from barnabas.protocol.uuids import ZERO_UUID
-from barnabas.raft.consensus.core import QuorumTimeouts
+from barnabas.raft.consensus.node_state import QuorumTimeouts
 from barnabas.raft.consensus.voter_sets import VoterEndpoint, VoterNode
 from barnabas.raft.quorum_client import QuorumSettings
 from barnabas.raft.wire.quorum_peers import Address

@@ -22,7 +22,7 @@ from barnabas.net.endpoint import Listener
 from barnabas.net.listener import ConnectionCensus, ConnectionLimits, ListenerServer
 from barnabas.ports import SystemClock, SystemDisk, SystemNetwork, SystemRandom, SystemThreads
 from barnabas.protocol.uuids import ZERO_UUID
-from barnabas.raft.consensus.core import QuorumTimeouts
+from barnabas.raft.consensus.node_state import QuorumTimeouts
 from barnabas.raft.consensus.voter_sets import VoterEndpoint, VoterNode
 from barnabas.raft.format import format_voters
 from barnabas.raft.image_publisher import ImagePublisher

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.errors import Error
 from barnabas.protocol.uuids import Uuid
-from barnabas.raft.consensus.core import QuorumTimeouts, RaftCore
+from barnabas.raft.consensus.core import RaftCore
 from barnabas.raft.consensus.log_history import LogEnd, LogHistory, SnapshotId
 from barnabas.raft.consensus.messages import (
     NO_NODE,
@@ -31,6 +31,7 @@ from barnabas.raft.consensus.messages import (
     SnapshotLoaded,
     VotersChange,
 )
+from barnabas.raft.consensus.node_state import QuorumTimeouts
 from barnabas.raft.consensus.replica_log import ReplicaLog
 from barnabas.raft.consensus.voter_sets import Voter, VoterEndpoint, VoterHistory, VoterNode, VoterSet
 

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.protocol.errors import Error
 from barnabas.protocol.uuids import ZERO_UUID, Uuid
-from barnabas.raft.consensus.core import QuorumTimeouts, RaftCore
+from barnabas.raft.consensus.core import RaftCore
 from barnabas.raft.consensus.log_history import LogEnd, LogHistory, SnapshotId
 from barnabas.raft.consensus.messages import (
     NO_NODE,
@@ -44,6 +44,7 @@ from barnabas.raft.consensus.messages import (
     VoteResponse,
     VotersChange,
 )
+from barnabas.raft.consensus.node_state import QuorumTimeouts
 from barnabas.raft.consensus.replica_log import ReplicaLog
 from barnabas.raft.consensus.voter_sets import BEFORE_LOG, Voter, VoterHistory, VoterNode, VoterSet
 from tests.unit.raft.cores import node_of, voter
