@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,6 +15,7 @@ from barnabas.protocol.uuids import METADATA_TOPIC_ID
 from barnabas.raft.metadata_log import MetadataLogLimits, metadata_folder
 from barnabas.raft.quorum_client import ForeignClusterError
 from barnabas.raft.snapshots import list_snapshots
+from tests.unit.controller.cluster import CLUSTER_ID
 from tests.unit.controller.quorums import FOLDER, Quorum, QuorumNode, directory, registration
 
 if TYPE_CHECKING:
@@ -282,6 +283,43 @@ def test_fetches_are_refused_as_kafka_refuses_them() -> None:
         assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (active.number, epoch)
         assert [(node.node_id, node.host) for node in response.node_endpoints] == [(active.number, active.name)]
     assert partition.records
+
+
+def asking(request: Any, topic: str, partition: int, partitions: int = 1) -> Any:
+    """The request of the quorum, about so many partitions of a topic."""
+    if request is m.FetchSnapshotRequest:
+        each: Any = request.PartitionSnapshot
+        made = [each(partition=partition, snapshot_id=request.SnapshotId()) for _ in range(partitions)]
+        return request(topics=[request.TopicSnapshot(name=topic, partitions=made)])
+    each = request.PartitionData
+    made = [each(partition_index=partition) for _ in range(partitions)]
+    return request(topics=[request.TopicData(topic_name=topic, partitions=made)])
+
+
+QUORUM_REQUESTS = [m.VoteRequest, m.BeginQuorumEpochRequest, m.EndQuorumEpochRequest, m.FetchSnapshotRequest]
+
+
+@pytest.mark.parametrize("request_type", QUORUM_REQUESTS, ids=lambda each: each.__name__)
+def test_requests_of_another_cluster_or_about_something_else_are_refused(request_type: Any) -> None:
+    quorum = Quorum(voters=1)
+    quorum.start()
+    foreign = asking(request_type, "__cluster_metadata", 0)
+    foreign.cluster_id = "x"
+    assert quorum.send(1, foreign).error_code == Error.INCONSISTENT_CLUSTER_ID
+    assert quorum.send(1, asking(request_type, "__cluster_metadata", 0, partitions=2)).error_code == (
+        Error.INVALID_REQUEST
+    )
+    assert quorum.send(1, request_type(topics=[])).error_code == Error.INVALID_REQUEST
+    for topic, partition in (("orders", 0), ("__cluster_metadata", 1)):
+        response = quorum.send(1, asking(request_type, topic, partition))
+        if request_type is m.FetchSnapshotRequest:
+            assert response.topics[0].name == topic
+            assert response.topics[0].partitions[0].error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            assert response.error_code == Error.INVALID_REQUEST
+    mine = asking(request_type, "__cluster_metadata", 0)
+    mine.cluster_id = CLUSTER_ID
+    assert quorum.send(1, mine).error_code == Error.NONE
 
 
 @pytest.mark.parametrize("seed", range(12))

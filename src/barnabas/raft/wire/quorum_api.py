@@ -34,7 +34,7 @@ from barnabas.raft.consensus.voter_sets import Voter, VoterEndpoint
 from barnabas.raft.metadata_log import PARTITION, TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from barnabas.net.dispatch import Caller
     from barnabas.raft.consensus.leader_state import ReplicaStatus
@@ -44,6 +44,8 @@ E = TypeVar("E")
 
 FETCH_BYTES_MAX = 8 * 1024 * 1024
 FETCH_WAIT_MS_MAX = 60_000
+
+_BY_TOPIC_NAME: Mapping[str, object] = {"topic_name": TOPIC}
 
 
 class Host(Protocol):
@@ -56,10 +58,9 @@ class Host(Protocol):
 async def vote(host: Host, request: m.VoteRequest, caller: Caller) -> m.VoteResponse:  # noqa: ARG001
     response = m.VoteResponse
     quorum = host.quorum_client
-    asked = _only_partition(request.topics)
-    if error := _top_level_error(quorum, request.cluster_id, asked):
-        return response(error_code=error)
-    voter = Voter(request.voter_id, asked.voter_directory_id) if request.voter_id >= 0 else None
+    refusal, asked = _read(quorum, request)
+    if refusal:
+        return response(error_code=refusal)
     if asked.replica_id < 0:
         head, is_granted = quorum.refusal(Error.INVALID_REQUEST), False
     else:
@@ -69,19 +70,11 @@ async def vote(host: Host, request: m.VoteRequest, caller: Caller) -> m.VoteResp
                 asked.replica_epoch,
                 LogEnd(asked.last_offset_epoch, asked.last_offset),
                 asked.pre_vote,
-                voter,
+                _addressee(request, asked),
             )
         )
         head, is_granted = answer.head, answer.is_granted
-    partition = response.PartitionData(
-        partition_index=PARTITION,
-        error_code=head.error,
-        leader_id=head.leader_id,
-        leader_epoch=head.epoch,
-        vote_granted=is_granted,
-    )
-    topic = response.TopicData(topic_name=TOPIC, partitions=[partition])
-    return response(topics=[topic], node_endpoints=_node_endpoints(quorum, head, response.NodeEndpoint))
+    return response(**_epoch_fields(quorum, response, head, vote_granted=is_granted))
 
 
 async def begin_quorum_epoch(
@@ -91,12 +84,13 @@ async def begin_quorum_epoch(
 ) -> m.BeginQuorumEpochResponse:
     response = m.BeginQuorumEpochResponse
     quorum = host.quorum_client
-    asked = _only_partition(request.topics)
-    if error := _top_level_error(quorum, request.cluster_id, asked):
-        return response(error_code=error)
-    voter = Voter(request.voter_id, asked.voter_directory_id) if request.voter_id >= 0 else None
+    refusal, asked = _read(quorum, request)
+    if refusal:
+        return response(error_code=refusal)
     answer: Any = await quorum.driver.handle(
-        BeginEpochRequest(asked.leader_id, asked.leader_epoch, _endpoints(request.leader_endpoints), voter)
+        BeginEpochRequest(
+            asked.leader_id, asked.leader_epoch, _endpoints(request.leader_endpoints), _addressee(request, asked)
+        )
     )
     return response(**_epoch_fields(quorum, response, answer.head))
 
@@ -108,9 +102,9 @@ async def end_quorum_epoch(
 ) -> m.EndQuorumEpochResponse:
     response = m.EndQuorumEpochResponse
     quorum = host.quorum_client
-    asked = _only_partition(request.topics)
-    if error := _top_level_error(quorum, request.cluster_id, asked):
-        return response(error_code=error)
+    refusal, asked = _read(quorum, request)
+    if refusal:
+        return response(error_code=refusal)
     successors = [Voter(each.candidate_id, each.candidate_directory_id) for each in asked.preferred_candidates]
     successors = successors or [Voter(each, ZERO_UUID) for each in asked.preferred_successors]
     answer: Any = await quorum.driver.handle(
@@ -122,18 +116,10 @@ async def end_quorum_epoch(
 async def fetch(host: Host, request: m.FetchRequest, caller: Caller) -> m.FetchResponse:
     response = m.FetchResponse
     quorum = host.quorum_client
-    topics = [
-        topic
-        for topic in request.topics
-        if (topic.topic_id == METADATA_TOPIC_ID if caller.api_version >= 13 else topic.topic == TOPIC)
-    ]
-    asked = _only(topics[0].partitions) if len(request.topics) == len(topics) == 1 else None
-    if asked is not None and asked.partition != PARTITION:
-        asked = None
-    if request.cluster_id is not None and request.cluster_id != quorum.cluster_id:
-        return response(error_code=Error.INCONSISTENT_CLUSTER_ID)
-    if asked is None:
-        return response(error_code=Error.INVALID_REQUEST)
+    named = {"topic_id": METADATA_TOPIC_ID} if caller.api_version >= 13 else {"topic": TOPIC}
+    refusal, asked = _read(quorum, request, named, "partition")
+    if refusal:
+        return response(error_code=refusal)
     partition = response.PartitionData(partition_index=PARTITION, high_watermark=-1, records=b"")
     replica_id = request.replica_state.replica_id if caller.api_version >= 15 else request.replica_id
     if (
@@ -178,14 +164,11 @@ async def fetch_snapshot(
 ) -> m.FetchSnapshotResponse:
     response = m.FetchSnapshotResponse
     quorum = host.quorum_client
-    if request.cluster_id is not None and request.cluster_id != quorum.cluster_id:
-        return response(error_code=Error.INCONSISTENT_CLUSTER_ID)
-    topic = _only(request.topics)
-    asked = None if topic is None else _only(topic.partitions)
-    if topic is None or asked is None:
-        return response(error_code=Error.INVALID_REQUEST)
+    refusal, asked = _read(quorum, request, {"name": TOPIC}, "partition")
+    if asked is None:
+        return response(error_code=refusal)
     partition = response.PartitionSnapshot(index=asked.partition, unaligned_records=b"")
-    if (topic.name, asked.partition) != (TOPIC, PARTITION):
+    if refusal:
         head = quorum.refusal(Error.UNKNOWN_TOPIC_OR_PARTITION)
     else:
         snapshot = SnapshotId(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
@@ -204,7 +187,7 @@ async def fetch_snapshot(
             partition.snapshot_id = response.SnapshotId(end_offset=snapshot.end_offset, epoch=snapshot.epoch)
     partition.error_code = head.error
     partition.current_leader = response.LeaderIdAndEpoch(leader_id=head.leader_id, leader_epoch=head.epoch)
-    answered = response.TopicSnapshot(name=topic.name, partitions=[partition])
+    answered = response.TopicSnapshot(name=request.topics[0].name, partitions=[partition])
     return response(topics=[answered], node_endpoints=_node_endpoints(quorum, head, response.NodeEndpoint))
 
 
@@ -220,7 +203,7 @@ async def update_raft_voter(
     quorum = host.quorum_client
     endpoints = _endpoints(request.listeners)
     feature = request.kraft_version_feature
-    if request.cluster_id is not None and request.cluster_id != quorum.cluster_id:
+    if _is_of_another_cluster(quorum, request.cluster_id):
         head = quorum.refusal(Error.INCONSISTENT_CLUSTER_ID)
     else:
         is_valid = (
@@ -245,8 +228,8 @@ async def update_raft_voter(
 def describe(quorum: QuorumClient, request: m.DescribeQuorumRequest) -> m.DescribeQuorumResponse:
     """DescribeQuorum as this node answers it: only the leader can."""
     response = m.DescribeQuorumResponse
-    asked = _only_partition(request.topics)
-    if asked is None:
+    refusal, _ = _read_partition(request, _BY_TOPIC_NAME, "partition_index")
+    if refusal:
         topics = [
             response.TopicData(
                 topic_name=topic.topic_name,
@@ -298,9 +281,9 @@ def _wall_ms(quorum: QuorumClient, at_ms: int) -> int:
     return NEVER_MS if at_ms == NEVER_MS else quorum.wall_ms(at_ms)
 
 
-def _epoch_fields(quorum: QuorumClient, response: Any, head: Head) -> dict[str, Any]:
+def _epoch_fields(quorum: QuorumClient, response: Any, head: Head, **more: object) -> dict[str, Any]:
     partition = response.PartitionData(
-        partition_index=PARTITION, error_code=head.error, leader_id=head.leader_id, leader_epoch=head.epoch
+        partition_index=PARTITION, error_code=head.error, leader_id=head.leader_id, leader_epoch=head.epoch, **more
     )
     topic = response.TopicData(topic_name=TOPIC, partitions=[partition])
     endpoints = _node_endpoints(quorum, head, response.NodeEndpoint)
@@ -311,19 +294,37 @@ def _only(elements: list[E]) -> E | None:
     return elements[0] if len(elements) == 1 else None
 
 
-def _only_partition(topics: list[Any]) -> Any:
-    """The partition that is asked about, if it is that of the metadata log and no other is."""
-    topic = _only(topics)
-    if topic is None or topic.topic_name != TOPIC:
-        return None
-    partition = _only(topic.partitions)
-    return None if partition is None or partition.partition_index != PARTITION else partition
+def _read(
+    quorum: QuorumClient,
+    request: Any,
+    named: Mapping[str, object] = _BY_TOPIC_NAME,
+    index: str = "partition_index",
+) -> tuple[Error, Any]:
+    """Why a request is refused as a whole, and the one partition that it asks about, if it is one. The messages have
+    other names for what identifies the topic and for the index of the partition."""
+    if _is_of_another_cluster(quorum, request.cluster_id):
+        return Error.INCONSISTENT_CLUSTER_ID, None
+    return _read_partition(request, named, index)
 
 
-def _top_level_error(quorum: QuorumClient, cluster_id: str | None, asked: object) -> Error:
-    if cluster_id is not None and cluster_id != quorum.cluster_id:
-        return Error.INCONSISTENT_CLUSTER_ID
-    return Error.INVALID_REQUEST if asked is None else Error.NONE
+def _read_partition(request: Any, named: Mapping[str, object], index: str) -> tuple[Error, Any]:
+    topic = _only(request.topics)
+    partition: Any = None if topic is None else _only(topic.partitions)
+    is_meant = (
+        partition is not None
+        and getattr(partition, index) == PARTITION
+        and all(getattr(topic, field) == value for field, value in named.items())
+    )
+    return (Error.NONE if is_meant else Error.INVALID_REQUEST), partition
+
+
+def _is_of_another_cluster(quorum: QuorumClient, cluster_id: str | None) -> bool:
+    return cluster_id is not None and cluster_id != quorum.cluster_id
+
+
+def _addressee(request: Any, asked: Any) -> Voter | None:
+    """Which voter a request is meant for, if it says so."""
+    return Voter(request.voter_id, asked.voter_directory_id) if request.voter_id >= 0 else None
 
 
 def _endpoints(endpoints: Iterable[Any]) -> tuple[VoterEndpoint, ...]:
