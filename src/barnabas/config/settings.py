@@ -2,9 +2,8 @@
 
 The columns of the file are: scope, name, type, default (`null` for none, `(required)` if it must be set), valid
 values, the update mode of a broker setting or the broker synonyms of any other (highest precedence first), flags
-(`acts`: this version acts on it; `cluster`: it acts where there are several nodes; `internal`: not shown unless set;
-`dynamic-only`: not in a properties file), and documentation. When a setting takes effect in this version, its row gets
-the flag `acts` and a line of documentation.
+(`acts`: this version acts on it; `internal`: not shown unless set; `dynamic-only`: not in a properties file), and
+documentation. When a setting takes effect in this version, its row gets the flag `acts` and a line of documentation.
 """
 
 import functools
@@ -32,9 +31,6 @@ __all__ = [
 READ_ONLY = "read-only"
 PER_BROKER = "per-broker"
 CLUSTER_WIDE = "cluster-wide"
-
-CLUSTERS_RUN = True
-"""Whether nodes form clusters in this version: then the settings with the flag `cluster` act."""
 
 NOT_ACTING = "Accepted, but without effect in this version."
 
@@ -66,7 +62,7 @@ class Setting:
         self.valid = valid
         self.update_mode = update_or_synonyms if is_broker else ""
         self.synonyms = tuple(update_or_synonyms.split(",")) if update_or_synonyms and not is_broker else ()
-        self.acts = "acts" in flags or (CLUSTERS_RUN and "cluster" in flags)
+        self.acts = "acts" in flags
         self.dynamic_only = "dynamic-only" in flags
         self.internal = "internal" in flags
         self.documentation = documentation if documentation and self.acts else NOT_ACTING
