@@ -30,14 +30,26 @@ IN_FLIGHT_MAX = 1_000
 
 CREATION_TIMEOUT_MS = 30_000
 
+REFUSALS_MAX = 1_000
+"""Topics of which it is remembered why they were not created; the oldest are forgotten."""
+
+_TOO_FEW_BROKERS = Error.INVALID_REPLICATION_FACTOR
+_REPLICATION_SETTINGS = {
+    "__consumer_offsets": "offsets.topic.replication.factor",
+    "__transaction_state": "transaction.state.log.replication.factor",
+    "__share_group_state": "share.coordinator.state.topic.replication.factor",
+}
+
 
 class TopicCreations:
-    __slots__ = ("_channel", "_in_flight", "_settings", "_tasks")
+    __slots__ = ("_channel", "_in_flight", "_refusals", "_settings", "_tasks")
 
     def __init__(self, channel: ControllerChannel, settings: CurrentConfig) -> None:
         self._channel = channel
         self._settings = settings
         self._in_flight: set[str] = set()
+        self._refusals: dict[str, str] = {}
+        """Why topics were not created that somebody still asks for, as it was last logged."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, names: Iterable[str]) -> None:
@@ -59,9 +71,24 @@ class TopicCreations:
         finally:
             self._in_flight.difference_update(names)
         for topic in response.topics:
-            if topic.error_code not in (Error.NONE, Error.TOPIC_ALREADY_EXISTS):
-                error_name = Error(topic.error_code).name
-                logger.warning("topic %s was not created: %s: %s", topic.name, error_name, topic.error_message)
+            if topic.error_code in (Error.NONE, Error.TOPIC_ALREADY_EXISTS):
+                if self._refusals.pop(topic.name, None) is not None:
+                    logger.info("topic %s is created now", topic.name)
+            else:
+                self._complain(topic.name, Error(topic.error_code), topic.error_message or "")
+
+    def _complain(self, name: str, error: Error, message: str) -> None:
+        """Once, and again when the reason is another: clients ask for the same topic several times a second."""
+        reason = f"{error.name}: {message}"
+        if self._refusals.get(name) == reason:
+            return
+        self._refusals.pop(name, None)
+        while len(self._refusals) >= REFUSALS_MAX:
+            del self._refusals[next(iter(self._refusals))]
+        self._refusals[name] = reason
+        setting = _REPLICATION_SETTINGS.get(name)
+        hint = f". Start more brokers, or lower {setting}" if error is _TOO_FEW_BROKERS and setting else ""
+        logger.warning("topic %s was not created: %s%s", name, reason, hint)
 
     async def close(self) -> None:
         for task in self._tasks:
