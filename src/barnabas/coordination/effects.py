@@ -2,7 +2,8 @@
 
 A step leaves a state in which its records are applied already, so that the next request need not wait for the log.
 Answers do wait, for the records of their own step and of all earlier ones: no client sees a state that a restart could
-undo. When an append fails, the driver answers with an error instead, and loads the shard again from the log.
+undo. When an append fails, the driver answers with an error instead, and has the step undone; what cannot be undone
+makes it load the shard again from the log.
 """
 
 from __future__ import annotations
@@ -11,7 +12,14 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final, NamedTuple, NewType, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from barnabas.protocol.compiler.structs import Message
+    from barnabas.protocol.errors import Error
+
+    Undo = Callable[[Error, int], "Effects"]
+    """Called if the record cannot be written, with what clients are told and the time in ms. The driver refuses the
+    answers of the step itself; what is returned are further answers, and it writes nothing."""
 
 ReplyTo: TypeAlias = object
 """The request to be answered. The driver knows which one it stands for; a shard only keeps it and hands it back."""
@@ -40,21 +48,29 @@ class Producer(NamedTuple):
 
 
 class Effects:
-    __slots__ = ("actions", "answers", "notes", "producer", "records")
+    __slots__ = ("actions", "answers", "notes", "producer", "records", "undos")
 
     def __init__(self, producer: Producer | None = None) -> None:
         self.producer = producer
         """If the records are part of a producer's transaction: they count when it commits."""
         self.records: list[Record] = []
         """To be appended in this order, in one batch."""
+        self.undos: list[Undo] = []
+        """What makes the state do without the records, one for each of them if all can be undone."""
         self.answers: list[tuple[ReplyTo, Message]] = []
         self.actions: list[Action] = []
         """To be started when the records are committed."""
         self.notes: list[str] = []
         """For the node's log: what happened to a client that did not ask for it and is not told why."""
 
-    def write(self, record: Record) -> None:
+    def write(self, record: Record, undo: Undo | None = None) -> None:
         self.records.append(record)
+        if undo is not None:
+            self.undos.append(undo)
+
+    @property
+    def can_be_undone(self) -> bool:
+        return len(self.undos) == len(self.records) and not self.actions
 
     def answer(self, reply_to: ReplyTo, response: Message) -> None:
         self.answers.append((reply_to, response))
@@ -69,6 +85,7 @@ class Effects:
         """Adds the effects of a later step."""
         assert self.producer == other.producer, "records inside and outside of a transaction cannot share a batch"
         self.records.extend(other.records)
+        self.undos.extend(other.undos)
         self.answers.extend(other.answers)
         self.actions.extend(other.actions)
         self.notes.extend(other.notes)

@@ -12,6 +12,7 @@ makes (`consumer/`). The first member to join an empty group decides which.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.coordination.effects import NO_PRODUCER_ID, Alarms, Effects, ProducerId
@@ -180,9 +181,17 @@ class GroupShard:
             group_views.delete_group(known, effects)
         self._add(group)
         if not joined.records:
-            effects.write(group_records.new_group(group.group_id, group.state_timestamp_ms))
+            effects.write(
+                group_records.new_group(group.group_id, group.state_timestamp_ms), partial(self._forget_new, group)
+            )
         effects.extend(joined)
         return effects
+
+    def _forget_new(self, group: ClassicGroup, error: Error, _now_ms: int) -> Effects:
+        """That there is a group could not be written."""
+        if self._groups.get(group.group_id) is group:
+            del self._groups[group.group_id]
+        return group.abandon(error)
 
     def sync(self, request: m.SyncGroupRequest, reply_to: ReplyTo, now_ms: int) -> Effects:
         group = self._groups.get(request.group_id)

@@ -9,7 +9,7 @@ if nothing else is under way.
     loading ──▶ serving ──▶ resigned
        ▲  │        │
        │  └──▶ failed: a record cannot be decoded, now or later, so nobody can be told what the state is
-       └───────────┘  an append failed: the state is ahead of the log, so it is loaded again
+       └───────────┘  an append failed, and a step cannot be undone: the state is loaded again, as the log has it
 
 When this node loses the partition, or leads it in a new epoch, this object resigns, and requests that still wait for
 an answer get NOT_COORDINATOR. A new epoch has an object of its own.
@@ -46,6 +46,8 @@ logger = logging.getLogger("barnabas.coordination")
 RETRY_LOADING_SECONDS = 2.0
 """How long to wait after a log could not be read, before the next attempt; twice as long after each further one."""
 RETRY_LOADING_SECONDS_MAX = 60.0
+COMPLAINT_MS = 5_000
+"""How often a partition that takes no records is complained about."""
 
 
 class PendingReply(Protocol):
@@ -78,6 +80,7 @@ class LedShard(Generic[S]):
         "_events",
         "_has_failed",
         "_loading",
+        "_next_complaint_ms",
         "_runtime",
         "_undelivered",
         "_written",
@@ -111,6 +114,7 @@ class LedShard(Generic[S]):
         """Events to pass on when the log is loaded."""
         self._loading: asyncio.Task[None] | None = None
         self._has_failed = False
+        self._next_complaint_ms = 0
 
     def _make_shard(self) -> S:
         return self._runtime.spec.make_shard(self.epoch)
@@ -267,11 +271,8 @@ class LedShard(Generic[S]):
         if written:
             try:
                 self._append(written)
-            except KafkaError as error:
-                self._reload(error, answers)
-                return
-            except EncodeError as error:
-                self._reload(KafkaError(Error.UNKNOWN_SERVER_ERROR, str(error)), answers)
+            except (KafkaError, EncodeError) as error:
+                self._not_written(written, answers, error)
                 return
         is_to_be_synced = bool(written) and self.hosted.must_flush()
         if self._is_all_committed() and not is_to_be_synced:
@@ -280,6 +281,37 @@ class LedShard(Generic[S]):
             delivery = Delivery(self, self._written_to, answers, actions)
             self._deliver_when_committed(delivery, is_to_be_synced=is_to_be_synced)
         self.deadline_ms = self.shard.next_deadline_ms
+
+    def _not_written(self, written: list[Effects], answers: Answers, error: KafkaError | EncodeError) -> None:
+        """An append failed. Steps that can be undone are, and everybody who was to be answered in this turn is told; if
+        others were taken in this turn, or some of it was written, only the log says what the state is."""
+        failed = error if isinstance(error, KafkaError) else KafkaError(Error.UNKNOWN_SERVER_ERROR, str(error))
+        is_intact = self._written_to == self.hosted.log.log_end_offset and self.is_led()
+        if not is_intact or not all(effects.can_be_undone for effects in written):
+            self._reload(failed, answers)
+            return
+        self._complain(failed)
+        told = for_clients(failed)
+        refuse(answers, told)
+        now_ms = self._runtime.now_ms()
+        for effects in reversed(written):
+            for undo in reversed(effects.undos):
+                self._take(undo(told.error, now_ms))
+        self.deadline_ms = self.shard.next_deadline_ms
+
+    def _complain(self, error: KafkaError) -> None:
+        """Now and then: every client that tries again fails in the same way."""
+        now_ms = self._runtime.now_ms()
+        is_due = now_ms >= self._next_complaint_ms
+        if is_due:
+            self._next_complaint_ms = now_ms + COMPLAINT_MS
+        logger.log(
+            logging.WARNING if is_due else logging.DEBUG,
+            "cannot write the %s of %s: %s",
+            self._what,
+            self.hosted,
+            error,
+        )
 
     def _deliver(self, answers: Answers, actions: list[Action]) -> None:
         deliver(answers)
@@ -302,7 +334,15 @@ class LedShard(Generic[S]):
         self._require_epoch()
         hosted = self.hosted
         spec, now_ms = self._runtime.spec, self._runtime.environment.clock.now_ms()
-        for batch in batches_of(written, spec.encode, hosted.log.config.max_message_bytes, now_ms, spec.base_sequence):
+        max_bytes = hosted.log.config.max_message_bytes
+        batches = batches_of(written, spec.encode, max_bytes, now_ms, spec.base_sequence)
+        if (largest := max(map(len, batches))) > max_bytes:
+            # Before anything of this turn is written, so that it can be undone.
+            raise KafkaError(
+                Error.MESSAGE_TOO_LARGE,
+                f"a batch of {largest} bytes for {hosted} exceeds max.message.bytes ({max_bytes})",
+            )
+        for batch in batches:
             self._written_to = hosted.append_as_coordinator(batch) + 1
 
     def _require_epoch(self) -> None:

@@ -334,10 +334,17 @@ class ClassicGroup:
         for member in self.members:
             member.assignment = assignments.get(member.member_id, NO_ASSIGNMENT)
         self.move_to(ClassicGroupState.STABLE, now_ms)
-        effects.write(self.record())
+        effects.write(self.record(), self._forget_assignment)
         for member in self.members:
             if rebalancing.answer_sync(member, answers.assigned(self, member), effects):
                 self.prolong_session(member, now_ms)
+
+    def _forget_assignment(self, _error: Error, now_ms: int) -> Effects:
+        """The leader's assignment could not be written: the members have to join again."""
+        effects = Effects()
+        if self.state is ClassicGroupState.STABLE:
+            rebalancing.prepare(self, now_ms, effects)
+        return effects
 
     def _left(
         self, identity: m.LeaveGroupRequest.MemberIdentity, effects: Effects

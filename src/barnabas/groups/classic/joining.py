@@ -6,8 +6,10 @@ members · v9 tells a static leader that returns to skip the assignment
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from barnabas.coordination.effects import Effects
 from barnabas.groups.classic import classic_answers as answers
 from barnabas.groups.classic import rebalancing
 from barnabas.groups.classic.classic_members import (
@@ -22,7 +24,7 @@ from barnabas.groups.classic.rebalancing import ClassicGroupState
 from barnabas.protocol.errors import Error
 
 if TYPE_CHECKING:
-    from barnabas.coordination.effects import Effects, ReplyTo
+    from barnabas.coordination.effects import ReplyTo
     from barnabas.groups.classic.classic_group import ClassicGroup
     from barnabas.groups.classic.classic_members import ClientInfo
     from barnabas.protocol import messages as m
@@ -174,7 +176,7 @@ def _take_over(
         rebalancing.begin_or_complete(group, now_ms, effects)
         return
     group.note_subscribed_topics()
-    effects.write(group.record())
+    effects.write(group.record(), partial(_bring_back, group, predecessor, member, former_leader_id))
     if client.version >= _FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT:
         response = answers.joined(group, member)
         response.skip_assignment = group.members.leader_id == member.member_id
@@ -182,6 +184,23 @@ def _take_over(
         # If it learned that it leads, it would send an assignment that the group does not expect.
         response = answers.joined_as_follower(group, member, former_leader_id)
     effects.answer(reply_to, response)
+
+
+def _bring_back(
+    group: ClassicGroup,
+    predecessor: ClassicMember,
+    successor: ClassicMember,
+    leader_id: str,
+    _error: Error,
+    now_ms: int,
+) -> Effects:
+    """That a static member returned could not be written: the group has it under its old id."""
+    group.members.remove(successor)
+    group.members.add(predecessor)
+    group.members.leader_id = MemberId(leader_id)
+    group.prolong_session(predecessor, now_ms)
+    group.note_subscribed_topics()
+    return Effects()
 
 
 def _join_again(

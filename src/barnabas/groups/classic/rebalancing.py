@@ -12,12 +12,12 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from barnabas.coordination.effects import Effects
 from barnabas.groups.classic import classic_answers as answers
 from barnabas.groups.classic.classic_members import NEVER_MS, NO_ASSIGNMENT, NO_MEMBER_ID, longest_rebalance_timeout_ms
 from barnabas.protocol.errors import Error
 
 if TYPE_CHECKING:
-    from barnabas.coordination.effects import Effects
     from barnabas.groups.classic.classic_group import ClassicGroup
     from barnabas.groups.classic.classic_members import ClassicMember
     from barnabas.protocol import messages as m
@@ -132,7 +132,12 @@ def _become_empty(group: ClassicGroup, now_ms: int, effects: Effects) -> None:
     group.protocol_name = None
     group.note_subscribed_topics()
     group.move_to(ClassicGroupState.EMPTY, now_ms)
-    effects.write(group.record())
+    effects.write(group.record(), _stay_empty)
+
+
+def _stay_empty(_error: Error, _now_ms: int) -> Effects:
+    """That nobody is left is true even if it is not written: whoever reads the log waits for the sessions to end."""
+    return Effects()
 
 
 def _open_generation(group: ClassicGroup, now_ms: int, effects: Effects) -> None:
