@@ -17,7 +17,8 @@ INTRODUCTION = """\
 
 <!-- Made by tools/make_config_page.py from src/barnabas/config/settings.tsv: change the table, then `make docs`. -->
 
-Names, types, defaults and valid values are those of Apache Kafka 4.3.1. A broker setting comes from
+Names, types, defaults and valid values are those of Apache Kafka 4.3.1; names that begin with `barnabas.` are this
+project's own, and their defaults change nothing. A broker setting comes from
 
 - a properties file: `barnabas start --config server.properties`,
 - the command line: `--set num.partitions=3`, which overrides the file,

@@ -279,6 +279,11 @@ class Broker:
         self._store.set_unclaimed_aside()
         self._maintenance.start()
 
+    def beat_now(self) -> None:
+        """The controller hears of this broker at once, if it is registered."""
+        if self._lifecycle is not None:
+            self._lifecycle.beat_now()
+
     def _open_logs(self, image: MetadataImage) -> int:
         def config_of(partition: TopicPartition) -> TopicConfig:
             return resolve_topic_config(image.configs.of_topic(partition.topic), self._settings.config)

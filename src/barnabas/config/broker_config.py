@@ -46,6 +46,7 @@ class BrokerConfig:
     auto_create_topics_enable: bool
     auto_leader_rebalance_enable: bool
     background_threads: int
+    barnabas_broker_disconnect_grace_ms: int
     broker_heartbeat_interval_ms: int
     broker_id: int
     broker_rack: str | None

@@ -91,6 +91,7 @@ def controller_settings(config: BrokerConfig, *, cluster_id: str, sole_broker_id
         default_replication_factor=config.default_replication_factor,
         is_topic_deletion_enabled=config.delete_topic_enable,
         session_timeout_ms=config.broker_session_timeout_ms,
+        disconnect_grace_ms=config.barnabas_broker_disconnect_grace_ms,
         min_insync_replicas=config.min_insync_replicas,
         is_unclean_election_enabled=config.unclean_leader_election_enable,
         sole_broker_id=sole_broker_id,

@@ -33,6 +33,12 @@ async def decide(controller: QuorumController, request: Any, caller: Caller) -> 
     return (await controller.handle(request)).response
 
 
+async def heartbeat(controller: QuorumController, request: m.BrokerHeartbeatRequest, caller: Caller) -> Any:
+    if caller.connection is not None:
+        controller.heard_over(request, caller.connection)
+    return (await controller.handle(request)).response
+
+
 def describe_versions(
     controller: QuorumController, request: m.ApiVersionsRequest, caller: Caller
 ) -> m.ApiVersionsResponse:
@@ -78,6 +84,12 @@ CONTROLLER_ROUTES: dict[int, Route] = {
     if api.request in DECIDABLE and "controller" in api.listeners
 }
 CONTROLLER_ROUTES |= QUORUM_ROUTES
+CONTROLLER_ROUTES[ApiKey.BROKER_HEARTBEAT] = Route(
+    ApiKey.BROKER_HEARTBEAT,
+    (APIS[ApiKey.BROKER_HEARTBEAT].min_version, APIS[ApiKey.BROKER_HEARTBEAT].max_version),
+    heartbeat,
+    large_handler=as_a_whole(CHANGES_MAX, refuse_too_many),
+)
 CONTROLLER_ROUTES[ApiKey.DESCRIBE_CLUSTER] = Route(
     ApiKey.DESCRIBE_CLUSTER, (0, APIS[ApiKey.DESCRIBE_CLUSTER].max_version), describe_cluster
 )

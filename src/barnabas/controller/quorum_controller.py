@@ -9,12 +9,14 @@ with everything uncommitted in it; the next leadership builds a new one from the
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from barnabas.controller.decisions.activation import activation_records
 from barnabas.controller.decisions.broker_transitions import fence
-from barnabas.controller.decisions.context import MAX_RECORDS_PER_BATCH, Context
+from barnabas.controller.decisions.context import MAX_RECORDS_PER_BATCH, NO_GRACE, Context
 from barnabas.controller.decisions.controller_state import ControllerState, PartitionKey, PartitionSet
 from barnabas.controller.decisions.decide import decide
 from barnabas.controller.decisions.periodic_elections import elect_preferred, elect_unclean
@@ -26,7 +28,7 @@ from barnabas.net.large_requests import Breather
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.refusals import refusal
-from barnabas.raft.consensus.messages import Role
+from barnabas.raft.consensus.messages import NO_NODE, Role
 from barnabas.raft.consensus.voter_sets import VoterEndpoint
 from barnabas.raft.metadata_log import MetadataLog, MetadataLogLimits
 from barnabas.raft.quorum_client import (
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from barnabas.controller.decisions.context import ConfigRules, Settings
     from barnabas.controller.decisions.slices import Slicing
     from barnabas.metadata.image import Endpoint, MetadataImage
+    from barnabas.net.connection import Connection
     from barnabas.ports import Clock, Disk, Network, Random, Threads
     from barnabas.protocol.compiler.structs import Message
     from barnabas.protocol.record import Record
@@ -142,6 +145,8 @@ class QuorumController:
         self._deciding = asyncio.Lock()
         """Held from a decision until its records are applied."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._has_lost_broker = asyncio.Event()
+        """Set when a session may end sooner than it was to."""
         self._threads = environment.threads.pool("metadata disk", _THREADS)
         self.quorum_client = QuorumClient(
             opened,
@@ -354,6 +359,10 @@ class QuorumController:
             min_insync_replicas=self._settings.min_insync_replicas,
         )
         self._state = ControllerState(self._publisher.committed, self._now_ms())
+        lost_id = self._driver.core.lost_leader_id
+        if lost_id != NO_NODE:
+            self._state.lost(lost_id, self._now_ms())
+        self._has_lost_broker.set()
         try:
             # Immediately, before any request can be decided.
             if records:
@@ -444,29 +453,57 @@ class QuorumController:
                 await self._append_in_background(lambda state, some=some: elect(state, self._settings, some))  # type: ignore[misc]
 
     async def _fence_expired_brokers(self) -> None:
-        timeout_ms = self._settings.session_timeout_ms
         while True:
-            await asyncio.sleep(self._ms_to_next_expiry(timeout_ms) / 1000)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._ms_to_next_expiry() / 1000):
+                    await self._has_lost_broker.wait()
+            self._has_lost_broker.clear()
             # One at a time, so that the changes made for one are seen when the next is fenced.
             while self._expired_brokers() and await self._append_in_background(self._fence_an_expired_broker):
                 pass
 
     def _expired_brokers(self) -> list[int]:
         state = self._state
-        return state.expired_brokers(self._now_ms(), self._settings.session_timeout_ms) if state else []
+        return state.expired_brokers(self._now_ms(), self._settings) if state else []
 
     def _fence_an_expired_broker(self, state: ControllerState) -> Sequence[VersionedRecord]:
         expired = self._expired_brokers()
         if not expired:
             return ()
-        logger.warning("fencing broker %d: no heartbeat for %d ms", expired[0], self._settings.session_timeout_ms)
+        session = state.sessions[expired[0]]
+        silent_ms = self._now_ms() - session.last_contact_ms
+        if silent_ms <= self._settings.session_timeout_ms:
+            reason = (
+                f"its connection was closed, and it did not come back within {self._settings.disconnect_grace_ms} ms"
+            )
+        else:
+            reason = f"no heartbeat for {silent_ms} ms"
+        logger.warning("fencing broker %d: %s", expired[0], reason)
         return fence(state, self._settings, state.brokers[expired[0]])
 
-    def _ms_to_next_expiry(self, timeout_ms: int) -> int:
-        contacts = [session.last_contact_ms for session in self._state.sessions.values()] if self._state else []
-        oldest_ms = min(contacts, default=self._now_ms())
-        # Sessions of fenced brokers do not expire, but may be the oldest: check no more often than this.
-        return max(oldest_ms + timeout_ms - self._now_ms() + 1, timeout_ms // 8)
+    def _ms_to_next_expiry(self) -> int:
+        now_ms, timeout_ms = self._now_ms(), self._settings.session_timeout_ms
+        ends = [now_ms + timeout_ms]
+        if (state := self._state) is not None:
+            ends += [
+                session.ends_at_ms(self._settings)
+                for broker_id, session in state.sessions.items()
+                if broker_id in state.brokers and not state.brokers[broker_id].fenced
+            ]
+        # What could not be fenced, because that could not be committed, is tried again after a while.
+        return min(ends) - now_ms + 1 if min(ends) >= now_ms else timeout_ms // 8
+
+    def heard_over(self, request: m.BrokerHeartbeatRequest, connection: Connection) -> None:
+        """A broker's heartbeat came over this connection. It may take a while to be decided, but the broker lives."""
+        if self._settings.disconnect_grace_ms == NO_GRACE or self._state is None or connection.is_closed:
+            return
+        self._state.connected(request.broker_id, request.broker_epoch, connection)
+        connection.on_left = partial(self._connection_left, request.broker_id, connection)
+
+    def _connection_left(self, broker_id: int, connection: Connection) -> None:
+        if self._state is not None:
+            self._state.disconnected(broker_id, connection, self._now_ms())
+            self._has_lost_broker.set()
 
     async def _append_in_background(self, make: Callable[[ControllerState], Sequence[VersionedRecord]]) -> bool:
         """Appends records of the controller's own. Returns whether they were committed."""

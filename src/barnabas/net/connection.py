@@ -110,6 +110,7 @@ class Connection:
         "is_closed",
         "last_active",
         "listener",
+        "on_left",
         "peer",
         "server",
     )
@@ -121,6 +122,8 @@ class Connection:
         self.is_closed = False
         self.last_active = server.loop.time()
         self.correlation_id = -1
+        self.on_left: Callable[[], None] | None = None
+        """Called when the client has ended this connection, or its system has: not when this node does."""
         self._sock = sock
         self._fd = sock.fileno()
         self._out: deque[Part] = deque()
@@ -188,7 +191,7 @@ class Connection:
             logger.debug("%s: %s", self, error)
             received = 0
         if not received:
-            self.close()
+            self._client_left()
         return received
 
     def _cut_frames(self, data: memoryview, end: int) -> None:
@@ -416,7 +419,7 @@ class Connection:
                 self.refuse(f"a file could not be sent to it: {error}")
             else:
                 logger.debug("%s: %s", self, error)
-                self.close()
+                self._client_left()
             return
         if out:
             if not self._is_writing:
@@ -501,7 +504,12 @@ class Connection:
             logger.debug("%s: %s", self, error)
             has_left = True
         if has_left:
-            self.close()
+            self._client_left()
+
+    def _client_left(self) -> None:
+        self.close()
+        if self.on_left is not None:
+            self.on_left()
 
     @property
     def backlog_bytes(self) -> int:

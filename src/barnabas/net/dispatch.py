@@ -59,15 +59,19 @@ ANY_SIZE = 1 << 31
 class Caller:
     """Who sent a request, how, and in which version it wants its answer."""
 
-    __slots__ = ("api_version", "client_id", "correlation_id", "host", "listener")
+    __slots__ = ("api_version", "client_id", "connection", "correlation_id", "host", "listener")
 
-    def __init__(self, header: RequestHeader, host: str, listener: Listener) -> None:
+    def __init__(
+        self, header: RequestHeader, host: str, listener: Listener, connection: Connection | None = None
+    ) -> None:
         self.api_version = header.api_version
         self.correlation_id = header.correlation_id
         self.client_id = header.client_id
         self.host = host
         """Its address."""
         self.listener = listener
+        self.connection = connection
+        """None if the request came in another."""
 
 
 Handler = Callable[[Any, Any, Caller], Any]
@@ -184,7 +188,7 @@ class Dispatcher:
         self._handle_request(connection, route, header, request)
 
     def _handle_request(self, connection: Connection, route: Route, header: RequestHeader, request: Any) -> None:
-        caller = Caller(header, connection.peer[0], connection.listener)
+        caller = Caller(header, connection.peer[0], connection.listener, connection)
         assert route.handler is not None
         if route.is_async:
             self._start(self._answer_later(connection.reserve(), header, route, request, caller))

@@ -154,8 +154,16 @@ class Peer:
     """`name` is what messages call the other node, next to its address."""
 
     def __init__(
-        self, name: str, host: str, port: int, environment: PeerEnvironment, settings: PeerSettings | None = None
+        self,
+        name: str,
+        host: str,
+        port: int,
+        environment: PeerEnvironment,
+        settings: PeerSettings | None = None,
+        *,
+        on_lost: Callable[[], None] | None = None,
     ) -> None:
+        """`on_lost` is called when a connection that was in use is lost, unless this peer was closed."""
         self.host = host
         self.port = port
         self.settings = settings or PeerSettings()
@@ -168,6 +176,7 @@ class Peer:
         self._versions: Mapping[int, VersionRange] = {}
         self._connecting: asyncio.Task[None] | None = None
         self._is_closed = False
+        self._on_lost = on_lost
         self._failures = 0
         """How many attempts in a row have failed."""
         self._failures_ever = 0
@@ -417,6 +426,8 @@ class Peer:
             self._last_failure = f"the connection to {self} was lost: {reason}"
             self._link = None
             self._pump()
+            if self._on_lost is not None and not self._is_closed:
+                self._on_lost()
 
     def _backoff_s(self) -> float:
         """How long after the last attempt the next may begin. A peer that has answered begins anew, but even one that

@@ -24,6 +24,7 @@ from barnabas.net.frames import WireError, request_api_key
 from barnabas.net.long_messages import decode_message, encode_message
 from barnabas.net.peer import Peer, PeerSettings
 from barnabas.node.visible_effects import is_visible
+from barnabas.protocol import messages as m
 from barnabas.protocol.envelopes import open_response, seal_request
 from barnabas.protocol.errors import DecodeError, Error, KafkaError
 from barnabas.protocol.refusals import refusal, says
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("barnabas.channel")
 
 FORWARDING: Final = "forwarding"
+HEARTBEATS: Final = m.BrokerHeartbeatRequest.__name__
 RETRY_S: Final = 0.05
 """The pause before the same leader is asked again."""
 SEND_S: Final = 2.0
@@ -108,6 +110,9 @@ class QuorumChannel:
         self._closing: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         self._next_complaint = 0.0
+        self.on_new_way: Callable[[], None] | None = None
+        """Called when another controller leads, or the connection for heartbeats is lost: the next one should not wait
+        until it is due, because the controller may take a broker without a connection for dead."""
         self._leave = current_leader.follow(asyncio.get_running_loop(), self._leader_changed)
 
     async def send(self, request: Message) -> Any:
@@ -207,9 +212,15 @@ class QuorumChannel:
                 while self._current_leader.leader == leader:
                     await self._changed.wait()
 
-    def _leader_changed(self, _leader: QuorumLeader) -> None:
+    def _leader_changed(self, leader: QuorumLeader) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
+        if leader.is_known:
+            self._found_new_way()
+
+    def _found_new_way(self) -> None:
+        if self.on_new_way is not None:
+            self.on_new_way()
 
     def _peer(self, lane: str, leader: QuorumLeader) -> Peer:
         assert self._environment is not None, "a node that is alone leads"
@@ -227,7 +238,14 @@ class QuorumChannel:
             reconnect_backoff_max_s=0.5,
         )
         endpoint = leader.endpoint
-        peer = Peer(f"node {leader.id}", endpoint.host, endpoint.port, self._environment, settings)
+        peer = Peer(
+            f"node {leader.id}",
+            endpoint.host,
+            endpoint.port,
+            self._environment,
+            settings,
+            on_lost=self._found_new_way if lane == HEARTBEATS else None,
+        )
         self._peers[lane] = leader, peer
         return peer
 

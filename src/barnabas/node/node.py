@@ -122,6 +122,8 @@ class Node:
         self._quorum = self._controller or self._make_observer(thread)
         self._channel = self._make_channel()
         self._broker = self._make_broker() if config.is_broker else None
+        if self._broker is not None:
+            self._channel.on_new_way = self._broker.beat_now
         self._is_started = asyncio.Event()
         self._broker_stop: asyncio.Task[None] | None = None
 

@@ -80,7 +80,7 @@ class Cluster:
         return decision.response
 
     def expire_sessions(self) -> None:
-        while expired := self.state.expired_brokers(self.now_ms, self.settings.session_timeout_ms):
+        while expired := self.state.expired_brokers(self.now_ms, self.settings):
             self.append(fence(self.state, self.settings, self.state.brokers[expired[0]]))
 
     def registration(self, broker_id: int, **fields: Any) -> m.BrokerRegistrationRequest:

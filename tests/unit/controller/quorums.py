@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from barnabas.controller.controller_api import routes_for
 from barnabas.controller.controller_node import ControllerNode, ControllerOptions, Environment
-from barnabas.controller.decisions.context import Settings
+from barnabas.controller.decisions.context import NO_GRACE, Settings
 from barnabas.metadata.image import Endpoint, MetadataImage
 from barnabas.metadata.versions import SUPPORTED_FEATURES
 from barnabas.net.dispatch import Dispatcher
@@ -134,7 +134,11 @@ class QuorumNode:
             self.failures.append,
             host,
         )
-        settings = Settings(node_id=self.number, cluster_id=self.cluster_id)
+        settings = Settings(
+            node_id=self.number,
+            cluster_id=self.cluster_id,
+            disconnect_grace_ms=self.quorum.disconnect_grace_ms,
+        )
         options = ControllerOptions(FOLDER, directory(self.number), settings, self.limits, self.settings)
         return ControllerNode(options, environment, self.thread)
 
@@ -229,8 +233,10 @@ class Quorum:
         observers: int = 0,
         kraft_version: int = 1,
         limits: MetadataLogLimits = QUIET,
+        disconnect_grace_ms: int = NO_GRACE,
     ) -> None:
         self.made.append(self)
+        self.disconnect_grace_ms = disconnect_grace_ms
         self.seed = seed
         self.kraft_version = kraft_version
         self.limits = limits

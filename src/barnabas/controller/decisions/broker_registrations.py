@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.controller.decisions import broker_transitions
 from barnabas.controller.decisions.context import Contact, Decision
-from barnabas.controller.decisions.controller_state import NO_OFFSET, PartitionKey, Session
+from barnabas.controller.decisions.controller_state import PartitionKey
+from barnabas.controller.decisions.sessions import NO_OFFSET, Session
 from barnabas.metadata import versions
 from barnabas.metadata.conversions import addresses_as, features_as, supported_levels
 from barnabas.metadata.image import is_reserved_directory
@@ -144,7 +145,7 @@ def _check_registration(state: ControllerState, request: m.BrokerRegistrationReq
         existing is not None
         and existing.incarnation_id != request.incarnation_id
         and not _is_known_to_be_gone(state, existing, settings)
-        and state.has_valid_session(request.broker_id, context.now_ms, settings.session_timeout_ms)
+        and state.has_valid_session(request.broker_id, context.now_ms, settings)
     ):
         raise KafkaError(
             Error.DUPLICATE_BROKER_REGISTRATION,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 MAX_RECORDS_PER_BATCH = 10_000
 """Records that may be appended as one batch. Larger results are split, or rejected if they must stay together."""
 MAX_PARTITIONS_PER_REQUEST = 10_000
+NO_GRACE = -1
 
 
 class RandomSource(Protocol):
@@ -72,6 +73,8 @@ class Settings(NamedTuple):
     default_replication_factor: int = 1
     is_topic_deletion_enabled: bool = True
     session_timeout_ms: int = 9000
+    disconnect_grace_ms: int = NO_GRACE
+    """How long a broker whose connection was closed may take to come back before it is fenced, see `sessions`."""
     min_insync_replicas: int = 1
     is_unclean_election_enabled: bool = False
     sole_broker_id: int | None = None

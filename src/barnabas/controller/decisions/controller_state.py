@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.controller.decisions.context import DynamicLayers
+from barnabas.controller.decisions.sessions import NO_OFFSET, Session
 from barnabas.metadata.image import NO_LEADER, MetadataImage, PartitionImage
 from barnabas.metadata.replay import ImageDraft
 from barnabas.metadata.topic_names import has_collision_characters, unify_collision_characters
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from barnabas.protocol.compiler.structs import Message
     from barnabas.protocol.uuids import Uuid
 
-NO_OFFSET = -1
 
 _TRANSACTION_BOUNDARIES = (m.BeginTransactionRecord, m.EndTransactionRecord, m.AbortTransactionRecord)
 
@@ -52,15 +52,6 @@ class PartitionSet:
 
     def __len__(self) -> int:
         return len(self._keys)
-
-
-class Session(NamedTuple):
-    """What the controller remembers about a broker between heartbeats. It is lost with the leadership."""
-
-    last_contact_ms: int
-    metadata_offset: int = NO_OFFSET
-    controlled_shutdown_offset: int = NO_OFFSET
-    """Where the broker's controlled shutdown began, if it has."""
 
 
 class ControllerState:
@@ -136,18 +127,18 @@ class ControllerState:
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_active
 
-    def has_valid_session(self, broker_id: int, now_ms: int, timeout_ms: int) -> bool:
+    def has_valid_session(self, broker_id: int, now_ms: int, settings: Settings) -> bool:
         broker, session = self.brokers.get(broker_id), self.sessions.get(broker_id)
         if broker is None or session is None or broker.fenced:
             return False
-        return now_ms <= session.last_contact_ms + timeout_ms
+        return now_ms <= session.ends_at_ms(settings)
 
-    def expired_brokers(self, now_ms: int, timeout_ms: int) -> list[int]:
-        """Brokers that are not fenced but have been silent for longer than a session lasts."""
+    def expired_brokers(self, now_ms: int, settings: Settings) -> list[int]:
+        """Brokers that are not fenced although their sessions have ended."""
         return [
             broker.id
             for broker in self.brokers.values()
-            if not broker.fenced and not self.has_valid_session(broker.id, now_ms, timeout_ms)
+            if not broker.fenced and not self.has_valid_session(broker.id, now_ms, settings)
         ]
 
     def inherited_setting(self, setting: str, settings: Settings) -> str | None:
@@ -164,6 +155,22 @@ class ControllerState:
         self.sessions[contact.broker_id] = session._replace(
             last_contact_ms=contact.at_ms, metadata_offset=contact.metadata_offset
         )
+
+    def connected(self, broker_id: int, broker_epoch: int, connection: object) -> None:
+        """A heartbeat came over a connection. Another incarnation's does not count."""
+        broker, session = self.brokers.get(broker_id), self.sessions.get(broker_id)
+        if broker is not None and session is not None and broker.epoch == broker_epoch:
+            self.sessions[broker_id] = session.connected(connection)
+
+    def disconnected(self, broker_id: int, connection: object, now_ms: int) -> None:
+        """A connection over which heartbeats came was closed from the other side."""
+        if (session := self.sessions.get(broker_id)) is not None:
+            self.sessions[broker_id] = session.disconnected(connection, now_ms)
+
+    def lost(self, broker_id: int, now_ms: int) -> None:
+        """The node of a broker takes no connections."""
+        if (session := self.sessions.get(broker_id)) is not None:
+            self.sessions[broker_id] = session.lost(now_ms)
 
     def apply(self, records: Iterable[VersionedRecord], base_offset: int, now_ms: int) -> None:
         """Applies records that were appended at `base_offset`."""

@@ -97,6 +97,11 @@ class RaftCore:
         return self._this.leader_id
 
     @property
+    def lost_leader_id(self) -> int:
+        """The leader that took no connections before this node began to stand, or NO_NODE."""
+        return self._this.lost_leader_id
+
+    @property
     def leader_endpoints(self) -> tuple[VoterEndpoint, ...]:
         return self._this.leader_endpoints
 

@@ -88,6 +88,7 @@ def is_awaited(this: NodeState, request: FetchRequest | FetchSnapshotRequest) ->
 
 def _heard_leader(this: NodeState) -> None:
     this.fetching.has_fetched = True
+    this.lost_leader_id = NO_NODE
     this.fetching.is_leader_doubtful = False
     this.deadline_ms = this.now_ms + this.timeouts.fetch_ms
 
@@ -134,6 +135,7 @@ def lose_leader(this: NodeState) -> None:
     """The leader takes no connections: an observer asks others for its successor, a voter does not wait for long
     until it stands."""
     this.fetching.has_fetched = False
+    this.lost_leader_id = this.leader_id
     if not this.is_voter:
         this.fetching.is_leader_doubtful = True
     elif this.deadline_ms is not None:

@@ -65,6 +65,7 @@ class NodeState:
         "local",
         "log",
         "lost_elections",
+        "lost_leader_id",
         "now_ms",
         "role",
         "successors",
@@ -96,6 +97,8 @@ class NodeState:
         self.fetching = Fetching(0)
         self.known_high_watermark = NO_OFFSET
         self.lost_elections = 0
+        self.lost_leader_id = NO_NODE
+        """The node that led when it last took no connections, until a leader is heard."""
         self.successors: tuple[Voter, ...] = ()
         self.to_resend: dict[int, int] = {}
         """When which voter is asked again who could not be."""
