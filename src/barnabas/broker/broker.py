@@ -271,6 +271,7 @@ class Broker:
             self._publisher,
             heartbeat_interval_ms=self._settings.config.broker_heartbeat_interval_ms,
             registration_timeout_ms=self._settings.config.initial_broker_registration_timeout_ms,
+            folder_failure_timeout_ms=self._settings.config.log_dir_failure_timeout_ms,
             on_failure=self._environment.on_failure,
         )
         await self._lifecycle.start()

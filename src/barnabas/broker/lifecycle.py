@@ -17,6 +17,7 @@ from barnabas.metadata.conversions import addresses_as, features_as
 from barnabas.metadata.versions import SUPPORTED_FEATURES
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
+from barnabas.protocol.uuids import to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +50,10 @@ class RegistrationError(Exception):
     """The broker cannot become a part of the cluster; the message says why."""
 
 
+class UnreportedFolderError(Exception):
+    """The controller could not be told that a data folder has failed: others would wait for its partitions for ever."""
+
+
 class BrokerIdentity(NamedTuple):
     """What a broker registers with."""
 
@@ -77,16 +82,18 @@ class BrokerLifecycle:
         heartbeat_interval_ms: int = 2000,
         registration_timeout_ms: int = 60_000,
         stop_timeout_ms: int = 10_000,
+        folder_failure_timeout_ms: int = 30_000,
         on_failure: Callable[[BaseException], None] | None = None,
     ) -> None:
         """`on_failure` is called on this loop with the error that has ended the heartbeats: the controller will fence
-        the broker."""
+        the broker; or if the controller has not learned of a failed folder in time."""
         self._identity = identity
         self._channel = channel
         self._publisher = publisher
         self._interval_s = heartbeat_interval_ms / 1000
         self._registration_timeout_s = registration_timeout_ms / 1000
         self._stop_timeout_s = stop_timeout_ms / 1000
+        self._folder_failure_timeout_s = folder_failure_timeout_ms / 1000
         self._on_failure = on_failure
         self._epoch = NO_EPOCH
         self._heartbeats: asyncio.Task[None] | None = None
@@ -94,6 +101,8 @@ class BrokerLifecycle:
         self._next_complaint = 0.0
         self._complained_of = Error.NONE
         self._failed_directories: list[Uuid] = []
+        self._unreported: dict[Uuid, asyncio.TimerHandle] = {}
+        """Failed directories that no answered heartbeat has named yet, and what happens when their time is up."""
         self._has_news = asyncio.Event()
         """Set if the next heartbeat should be sent at once."""
 
@@ -136,9 +145,28 @@ class BrokerLifecycle:
         )
 
     def directory_failed(self, directory: Uuid) -> None:
-        """A data folder has failed. The controller is told at once, and again with every heartbeat."""
+        """A data folder has failed. The controller is told at once, and again with every heartbeat. If it does not
+        answer for `log.dir.failure.timeout.ms`, the broker ends."""
         self._failed_directories.append(directory)
+        self._unreported[directory] = asyncio.get_running_loop().call_later(
+            self._folder_failure_timeout_s, self._not_reported, directory
+        )
         self._has_news.set()
+
+    def _not_reported(self, directory: Uuid) -> None:
+        error = UnreportedFolderError(
+            f"broker {self._identity.broker_id} ends, because it could not tell a controller within "
+            f"{self._folder_failure_timeout_s:g} s (log.dir.failure.timeout.ms) that the folder with directory.id "
+            f"{to_text(directory)} has failed"
+        )
+        logger.error("%s", error)
+        if self._on_failure is not None:
+            self._on_failure(error)
+
+    def _reported(self, request: m.BrokerHeartbeatRequest) -> None:
+        for directory in request.offline_log_dirs:
+            if (timer := self._unreported.pop(directory, None)) is not None:
+                timer.cancel()
 
     def beat_now(self) -> None:
         """The next heartbeat is sent at once: the way to the controller is another."""
@@ -193,6 +221,9 @@ class BrokerLifecycle:
 
     async def abandon(self) -> None:
         """Stops the heartbeats without a word to the controller."""
+        for timer in self._unreported.values():
+            timer.cancel()
+        self._unreported.clear()
         if self._heartbeats is not None:
             self._heartbeats.cancel()
             await asyncio.gather(self._heartbeats, return_exceptions=True)
@@ -202,8 +233,11 @@ class BrokerLifecycle:
         stale_count = 0
         while True:
             await self._until_due()
-            response = await self._channel.send(self._heartbeat())
+            request = self._heartbeat()
+            response = await self._channel.send(request)
             error = Error(response.error_code)
+            if error is Error.NONE:
+                self._reported(request)
             if error is Error.NOT_CONTROLLER:
                 # The session goes on meanwhile, so the next controller is told as soon as there is one.
                 self._has_news.set()

@@ -121,9 +121,11 @@ class RaftDriver:
         static_voters: Sequence[int] = (),
         listener_name: str = "",
         current_leader: CurrentLeader | None = None,
+        linger_ms: int = 0,
     ) -> None:
         """`uncommitted` are the batches in the log that the core does not know to be committed, and `static_voters`
-        the ids of the voters if these are not in the log. A node that is alone needs no `transport`."""
+        the ids of the voters if these are not in the log. A node that is alone needs no `transport`. A leader gathers
+        appends for `linger_ms` before it syncs them."""
         self._core = core
         self._log = log
         self._listener = listener
@@ -136,6 +138,7 @@ class RaftDriver:
         self._states = HardStateWriter(disk, log.folder, threads, static_voters)
         self._commits = Commits(core, listener, log.folder, threads, uncommitted, self._wake_next_steps)
         self._readers = LogReaders(log, clock, threads, self.handle)
+        self._linger_s = linger_ms / 1000
         self._is_dirty = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._next_steps: list[asyncio.Future[None]] = []
@@ -422,6 +425,8 @@ class RaftDriver:
     async def _run_syncs(self) -> None:
         while True:
             await self._is_dirty.wait()
+            if self._linger_s and self._core.role is Role.LEADER:
+                await asyncio.sleep(self._linger_s)
             self._is_dirty.clear()
             if not await self._is_state_durable():
                 await self._sync_later()

@@ -82,6 +82,8 @@ class QuorumSettings(NamedTuple):
     bootstrap_servers: tuple[Address, ...] = ()
     """`controller.quorum.bootstrap.servers`"""
     timeouts: QuorumTimeouts = QuorumTimeouts()
+    append_linger_ms: int = 0
+    """For how long the leader gathers what is appended before it is synced."""
     request_timeout_ms: int = 2_000
     fetch_max_bytes: int = 1024 * 1024
     snapshot_max_bytes: int = 1024 * 1024
@@ -219,6 +221,7 @@ class QuorumClient:
             static_voters=() if core.kraft_version >= VOTERS_IN_LOG else core.voters.ids,
             listener_name=settings.listener_name,
             current_leader=self.current_leader,
+            linger_ms=settings.append_linger_ms,
         )
 
     def _make_core(

@@ -179,3 +179,24 @@ async def test_a_failed_folder_is_told_at_once_and_with_every_heartbeat_and_no_l
     controller.answers = [m.BrokerRegistrationResponse(broker_epoch=12)]
     await lifecycle.register()
     assert controller.requests[-1].log_dirs == []
+
+
+@pytest.mark.parametrize("error", [Error.NOT_CONTROLLER, Error.NONE])
+def test_a_broker_ends_that_cannot_tell_of_a_failed_folder_in_time(error: Error) -> None:
+    async def scenario() -> None:
+        controller = Controller(m.BrokerRegistrationResponse(broker_epoch=11), heartbeat(), heartbeat(error_code=error))
+        failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        loader = ImagePublisher("cluster")
+        lifecycle = BrokerLifecycle(
+            IDENTITY, controller, loader, folder_failure_timeout_ms=300, on_failure=failed.set_result
+        )
+        await lifecycle.start()
+        lifecycle.directory_failed(IDENTITY.directories[0])
+        if error is Error.NONE:
+            done, _ = await asyncio.wait([failed], timeout=1)
+            assert not done, "it was told"
+        else:
+            assert "log.dir.failure.timeout.ms" in str(await asyncio.wait_for(failed, 10))
+        await lifecycle.abandon()
+
+    asyncio.run(scenario())

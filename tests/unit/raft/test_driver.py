@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import time
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -65,7 +66,7 @@ class Listener:
 
 
 @asynccontextmanager
-async def driving(disk: SimulatedDisk) -> AsyncIterator[tuple[RaftDriver, Listener]]:
+async def driving(disk: SimulatedDisk, linger_ms: int = 0) -> AsyncIterator[tuple[RaftDriver, Listener]]:
     content = read_folder(disk, FOLDER)
     clock = SystemClock()
     log = MetadataLog.open(FOLDER, content, MetadataLogLimits(), disk=disk, clock=clock)
@@ -74,7 +75,7 @@ async def driving(disk: SimulatedDisk) -> AsyncIterator[tuple[RaftDriver, Listen
     core = RaftCore(VOTER.key, read_quorum_state(disk, FOLDER), replica_log)
     listener = Listener()
     threads = SystemThreads().pool("metadata disk", 1)
-    driver = RaftDriver(core, log, listener, disk=disk, clock=clock, threads=threads)
+    driver = RaftDriver(core, log, listener, disk=disk, clock=clock, threads=threads, linger_ms=linger_ms)
     driver.start()
     await listener.led.wait()
     try:
@@ -115,6 +116,32 @@ def test_nothing_counts_as_committed_before_it_is_synced(disk: SimulatedDisk) ->
             assert listener.names == []
             await driver.settled()
             assert one.done()
+
+    asyncio.run(scenario())
+
+
+def test_a_leader_that_lingers_syncs_once_what_is_appended_meanwhile(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    syncs: list[int] = []
+    plain = MetadataLog.prepare_flush
+
+    def counted(log: MetadataLog) -> Any:
+        syncs.append(log.end.offset)
+        return plain(log)
+
+    async def scenario() -> None:
+        async with driving(disk, linger_ms=200) as (driver, listener):
+            monkeypatch.setattr(MetadataLog, "prepare_flush", counted)
+            began = time.monotonic()
+            appended = []
+            for number in range(5):
+                appended.append(append(driver, f"t{number}"))
+                await asyncio.sleep(0.01)
+            assert [await one for one in appended] == list(range(1, 6))
+            assert time.monotonic() - began >= 0.2
+            assert len(syncs) == 1
+            assert listener.names == [f"t{number}" for number in range(5)]
 
     asyncio.run(scenario())
 

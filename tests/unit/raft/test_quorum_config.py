@@ -48,3 +48,9 @@ def test_times_are_those_of_the_configuration() -> None:
         "controller.quorum.bootstrap.servers": "one:9093",
     }
     assert settings_of(times).timeouts == QuorumTimeouts(11, 22, 33, 44)
+
+
+def test_a_leader_lingers_only_where_that_is_set() -> None:
+    servers = {"controller.quorum.bootstrap.servers": "one:9093"}
+    assert settings_of(servers).append_linger_ms == 0
+    assert settings_of({**servers, "controller.quorum.append.linger.ms": "40"}).append_linger_ms == 40
