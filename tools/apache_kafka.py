@@ -1,11 +1,13 @@
 """Apache Kafka 4.3.1 as a peer: the oracle of tests marked `kafka`, and the other side of every benchmark.
 
 Maven resolves the jars once, into a cache outside the tree. A `KafkaNode` is one combined broker and controller
-with Kafka's default settings, on free loopback ports:
+with Kafka's default settings, on free loopback ports, and a `KafkaCluster` is several of them:
 
     if (reason := apache_kafka.missing()) is None:
         with apache_kafka.KafkaNode() as node:
             print(node.bootstrap)
+        with apache_kafka.KafkaCluster(nodes=3) as cluster:
+            cluster.kill(2)
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import subprocess
 import tempfile
 import time
 from base64 import urlsafe_b64encode
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,6 +63,9 @@ ARTIFACTS = (
 
 START_SECONDS_MAX = 90.0
 STOP_SECONDS_MAX = 60.0
+STOP_WITHOUT_QUORUM_SECONDS_MAX = 5.0
+"""How long brokers may take to end once so many nodes have ended that the others are no quorum: nobody is left to let
+them leave, and they would wait five minutes for that."""
 POLL_SECONDS = 0.01
 LOG_TAIL_CHARS = 4_000
 
@@ -158,6 +164,10 @@ class KafkaNode:
         return self._running().pid
 
     @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
     def log(self) -> str:
         """What the node printed since it was made: warnings and errors only."""
         file = self._work_dir / "kafka.log"
@@ -169,13 +179,13 @@ class KafkaNode:
         self.wait_until_ready()
         return self
 
-    def format_if_empty(self) -> None:
+    def format_if_empty(self, cluster_id: str | None = None, voters: Sequence[str] = ("--standalone",)) -> None:
         """Writes the folder's identity and first metadata where there is none yet."""
         if (self.data_dir / "meta.properties").exists():
             return
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        properties_file = str(self._write_properties())
-        done = run_tool("kafka.tools.StorageTool", "format", "--standalone", "-t", _random_id(), "-c", properties_file)
+        words = ("format", "-t", cluster_id or _random_id(), "-c", str(self._write_properties()), *voters)
+        done = run_tool("kafka.tools.StorageTool", *words)
         if done.returncode != 0:
             raise KafkaFailedError(f"kafka.tools.StorageTool could not format:\n{done.stdout}{done.stderr}")
 
@@ -195,10 +205,11 @@ class KafkaNode:
                 start_new_session=True,
             )
 
-    def wait_until_ready(self) -> None:
+    def wait_until_ready(self, *, brokers_min: int = 1) -> None:
+        """Returns once the node answers a Metadata request and knows so many brokers; one that does not is killed."""
         deadline = time.monotonic() + START_SECONDS_MAX
         try:
-            while not answers_metadata(HOST, self.port):
+            while not answers_metadata(HOST, self.port, brokers_min=brokers_min):
                 if self._running().poll() is not None:
                     raise KafkaFailedError(
                         f"Kafka ended with {self._running().returncode} at start:\n{self._log_tail()}"
@@ -212,10 +223,18 @@ class KafkaNode:
 
     def stop(self) -> None:
         """Clean stop, as by SIGTERM; a node that does not end in time is killed and reported."""
+        self.begin_stop()
+        self.wait_until_stopped()
+
+    def begin_stop(self) -> None:
+        """Asks the node to stop without waiting: one of several may need the others for it."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+
+    def wait_until_stopped(self) -> None:
         process, self._process = self._process, None
         if process is None:
             return
-        process.send_signal(signal.SIGTERM)
         try:
             process.wait(STOP_SECONDS_MAX)
         except BaseException as error:
@@ -282,8 +301,154 @@ class KafkaNode:
         return self.log[-LOG_TAIL_CHARS:]
 
 
-def answers_metadata(host: str, port: int, timeout: float = 5.0) -> bool:
-    """Whether a broker there answers Metadata v1 and knows at least one broker, itself: it is ready for clients."""
+class KafkaCluster:
+    """Nodes with the ids 1 … `nodes`, each an Apache Kafka process that is broker and controller, for as long as the
+    `with` block lasts.
+
+    All are voters, which Kafka's own tool formats into the log. Internal topics have three replicas where there are
+    nodes enough, two of which have to be in sync. `properties` are those of all nodes, `properties_of` those of single
+    ones, by id. Without a folder the nodes get temporary ones, removed at the end; in a folder that the caller gave,
+    which must be new, each has one of its own (`node-2`). Ports are kept over `stop` or `kill` and `start`.
+    """
+
+    def __init__(
+        self,
+        folder: Path | str | None = None,
+        *,
+        nodes: int = 3,
+        properties: Mapping[str, str] | None = None,
+        properties_of: Mapping[int, Mapping[str, str]] | None = None,
+        flags: Sequence[str] = TOOL_FLAGS,
+    ) -> None:
+        self.cluster_id = _random_id()
+        self.nodes: dict[int, KafkaNode] = {}
+        for node_id in range(1, nodes + 1):
+            data_dir = None if folder is None else Path(folder) / f"node-{node_id}"
+            self.nodes[node_id] = KafkaNode(data_dir, flags=flags)
+        replicas, in_sync = str(min(3, nodes)), "2" if nodes >= 3 else "1"
+        for node_id, node in self.nodes.items():
+            node.properties = {
+                "node.id": str(node_id),
+                "controller.quorum.bootstrap.servers": self.bootstrap_controllers,
+                "offsets.topic.replication.factor": replicas,
+                "transaction.state.log.replication.factor": replicas,
+                "transaction.state.log.min.isr": in_sync,
+                "share.coordinator.state.topic.replication.factor": replicas,
+                "share.coordinator.state.topic.min.isr": in_sync,
+                **(properties or {}),
+                **(properties_of or {}).get(node_id, {}),
+            }
+
+    def __getitem__(self, node_id: int) -> KafkaNode:
+        return self.nodes[node_id]
+
+    @property
+    def bootstrap(self) -> str:
+        """What a client takes as `bootstrap.servers`: all nodes, whether they run or not."""
+        return ",".join(node.bootstrap for node in self.nodes.values())
+
+    @property
+    def bootstrap_controllers(self) -> str:
+        """What an admin client takes as `bootstrap.controllers`."""
+        return ",".join(f"{HOST}:{node.controller_port}" for node in self.nodes.values())
+
+    @property
+    def running(self) -> list[int]:
+        return [node_id for node_id, node in self.nodes.items() if node.is_running]
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """The processes of the nodes that run, by node id."""
+        return {node_id: self.nodes[node_id].pid for node_id in self.running}
+
+    def format(self) -> None:
+        """Formats the folders that are new, all for the same quorum."""
+        directories = {node_id: _random_id() for node_id in self.nodes}
+        voters = ",".join(
+            f"{node_id}@{HOST}:{node.controller_port}:{directories[node_id]}" for node_id, node in self.nodes.items()
+        )
+        with ThreadPoolExecutor(len(self.nodes)) as threads:
+            list(
+                threads.map(
+                    lambda node: node.format_if_empty(self.cluster_id, ("--initial-controllers", voters)),
+                    self.nodes.values(),
+                )
+            )
+
+    def launch(self) -> None:
+        """Starts all nodes that do not run, without waiting, for a caller that measures the start itself."""
+        self.format()
+        for node in self.nodes.values():
+            if not node.is_running:
+                node.kill()  # one that has ended by itself has not been waited for
+                node.launch()
+
+    def start(self) -> Self:
+        """Formats the folders that are new, starts all nodes that do not run, and returns once each knows all."""
+        self.launch()
+        for node in self.nodes.values():
+            node.wait_until_ready(brokers_min=len(self.nodes))
+        return self
+
+    def start_node(self, node_id: int) -> KafkaNode:
+        return self.nodes[node_id].start()
+
+    def stop_node(self, node_id: int) -> None:
+        """A clean stop of one node, which needs the others to be a quorum."""
+        self.nodes[node_id].stop()
+
+    def kill(self, *node_ids: int) -> None:
+        """Ends nodes as abruptly as a power cut; without ids, all of them."""
+        for node_id in node_ids or self.nodes:
+            self.nodes[node_id].kill()
+
+    def stop(self) -> None:
+        """A clean stop of all nodes that run, at once. Who is left without a quorum is killed after a while: Kafka's
+        brokers wait for the controller's leave to go."""
+        for node_id in self.running:
+            self.nodes[node_id].begin_stop()
+        deadline = time.monotonic() + STOP_SECONDS_MAX
+        has_quorum = True
+        while self.running and time.monotonic() < deadline:
+            if has_quorum and 2 * len(self.running) <= len(self.nodes):
+                has_quorum = False
+                deadline = time.monotonic() + STOP_WITHOUT_QUORUM_SECONDS_MAX
+            time.sleep(POLL_SECONDS)
+        if has_quorum and self.running:
+            self.kill()
+            raise KafkaFailedError(f"of Kafka's cluster, {self.running} did not stop in {STOP_SECONDS_MAX:.0f} s")
+        self.kill()
+
+    def log_text(self, node_id: int) -> str:
+        """What a node printed since it was made: warnings and errors only."""
+        return self.nodes[node_id].log
+
+    def close(self) -> None:
+        """Ends what still runs and removes what the nodes made for themselves; a folder that the caller gave stays."""
+        self.kill()
+        for node in self.nodes.values():
+            node.close()
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self.stop()
+        finally:
+            self.close()
+
+
+def answers_metadata(host: str, port: int, timeout: float = 5.0, *, brokers_min: int = 1) -> bool:
+    """Whether a broker there answers Metadata v1 and knows so many brokers, of which it is one: it is ready for
+    clients."""
     client_id = b"ready"
     body = struct.pack(">hhih", 3, 1, 1, len(client_id)) + client_id + struct.pack(">i", 0)
     try:
@@ -293,7 +458,7 @@ def answers_metadata(host: str, port: int, timeout: float = 5.0) -> bool:
                 head = answer.read(12)
     except OSError:
         return False
-    return len(head) == 12 and struct.unpack(">iii", head)[1:] >= (1, 1)
+    return len(head) == 12 and struct.unpack(">iii", head)[1:] >= (1, brokers_min)
 
 
 def java_command(flags: Sequence[str] = TOOL_FLAGS, classpath: Iterable[Path | str] = ()) -> list[str]:

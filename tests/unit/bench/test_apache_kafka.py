@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -116,3 +117,38 @@ def test_only_the_benchmark_has_the_flags_of_kafkas_own_start_script(tmp_path: P
         assert node.flags == apache_kafka.SERVER_FLAGS
     with contextlib.closing(apache_kafka.KafkaNode(tmp_path)) as oracle:
         assert oracle.flags == apache_kafka.TOOL_FLAGS
+
+
+@pytest.mark.kafka
+@pytest.mark.usefixtures("apache_kafka_runs")
+@pytest.mark.timeout(240)
+def test_a_cluster_forms_a_quorum_and_goes_on_without_one_of_its_nodes(tmp_path: Path) -> None:
+    properties_of = {2: {"broker.rack": "second"}}
+    cluster = apache_kafka.KafkaCluster(
+        tmp_path, properties={"default.replication.factor": "3"}, properties_of=properties_of
+    )
+    with cluster:
+        pids = cluster.pids
+        assert cluster.running == [*pids] == [1, 2, 3]
+        quorum = ("--bootstrap-controller", cluster.bootstrap_controllers, "describe", "--status")
+        status = apache_kafka.run_tool("org.apache.kafka.tools.MetadataQuorumCommand", *quorum).stdout
+        assert cluster.cluster_id in status
+        assert re.findall(r'"id": (\d)', status) == ["1", "2", "3"], status
+        cluster.kill(2)
+        assert cluster.running == [1, 3]
+        sent = apache_kafka.run_tool(
+            "org.apache.kafka.tools.ConsoleProducer",
+            "--bootstrap-server",
+            cluster.bootstrap,
+            "--topic",
+            "t",
+            input="a\n",
+        )
+        assert sent.returncode == 0, sent.stderr
+        cluster.start_node(2)
+        assert cluster.pids[2] != pids[2]
+        pids = cluster.pids
+    for pid in pids.values():
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["node-1", "node-2", "node-3"]
