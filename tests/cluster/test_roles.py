@@ -12,6 +12,7 @@ from barnabas.client.broker_connection import Connection
 from barnabas.protocol import codec
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
+from barnabas.protocol.config_resources import ResourceType
 from barnabas.protocol.envelopes import ForwardedClient, open_response, seal_request
 from barnabas.protocol.errors import Error
 from barnabas.testing.cluster_processes import Cluster
@@ -29,7 +30,7 @@ from tests.cluster.clusters import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -106,6 +107,35 @@ def test_controllers_tell_admin_clients_about_themselves(shared: Cluster) -> Non
             )
         )
         assert quorum.topics[0].partitions[0].leader_id == leader
+
+
+def test_every_controller_describes_settings_as_they_are_committed_and_its_own(shared: Cluster) -> None:
+    """KIP-919: `kafka-configs --bootstrap-controller` asks whichever controller it likes, and one for its own."""
+    create_topic(admin(shared, 4), "described", 1)
+    for voter in shared.layout.voters:
+        described = settings_of(voter.port, ResourceType.TOPIC, "described")
+        wait_until(lambda: described().error_code == Error.NONE, "the controller knows the topic")  # noqa: B023
+        assert {entry.name: entry.value for entry in described().configs}["retention.ms"] == "604800000"
+        unknown = settings_of(voter.port, ResourceType.TOPIC, "nowhere")()
+        assert unknown.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
+        own = settings_of(voter.port, ResourceType.BROKER, str(voter.node_id))()
+        assert {entry.name: entry.value for entry in own.configs}["node.id"] == str(voter.node_id)
+        refused = settings_of(voter.port, ResourceType.BROKER, "4")()
+        assert refused.error_code == Error.INVALID_REQUEST
+        assert f"expected {voter.node_id} or empty string, but received 4" in (refused.error_message or "")
+
+
+def settings_of(
+    port: int, kind: ResourceType, name: str
+) -> Callable[[], m.DescribeConfigsResponse.DescribeConfigsResult]:
+    resource = m.DescribeConfigsRequest.DescribeConfigsResource(resource_type=kind, resource_name=name)
+
+    def ask() -> m.DescribeConfigsResponse.DescribeConfigsResult:
+        with Connection("127.0.0.1", port) as controller:
+            answer: m.DescribeConfigsResponse = controller.send(m.DescribeConfigsRequest(resources=[resource]))
+            return answer.results[0]
+
+    return ask
 
 
 def test_an_envelope_that_makes_no_sense_is_refused_as_kafka_refuses_it(shared: Cluster) -> None:

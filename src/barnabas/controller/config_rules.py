@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.config.broker_config import BrokerConfig, ConfigSource
 from barnabas.config.describe import describe_topic
+from barnabas.config.describe_configs import describe_resources
 from barnabas.config.dynamic import validate_broker_overrides, validate_group_overrides
 from barnabas.config.settings import BROKER, GROUP, TOPIC, ConfigError, ConfigType
 from barnabas.config.topic_config import validate_topic_overrides
@@ -20,9 +21,10 @@ from barnabas.protocol.errors import Error, KafkaError
 from barnabas.raft.metadata_log import MetadataLogLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from barnabas.config.settings import Setting
+    from barnabas.protocol import messages as m
 
 _TABLES: Mapping[int, Mapping[str, Setting]] = {
     ResourceType.TOPIC: TOPIC,
@@ -68,6 +70,11 @@ class BrokerConfigRules:
     def topic_configs(self, overrides: Mapping[str, str], layers: DynamicLayers) -> list[ConfigEntry]:
         entries = describe_topic(overrides, self._in_force(layers))
         return sorted(ConfigEntry(e.name, e.value, e.source, e.read_only, e.is_sensitive) for e in entries)
+
+    def describe(
+        self, request: m.DescribeConfigsRequest, layers: DynamicLayers, stored: Callable[[int, str], Mapping[str, str]]
+    ) -> m.DescribeConfigsResponse:
+        return describe_resources(request, self._in_force(layers), stored)
 
     def _check_broker_layer(self, configs: Mapping[str, str], scope: ConfigSource, layers: DynamicLayers) -> None:
         try:

@@ -1,5 +1,6 @@
 """What the CONTROLLER listener serves: every request that the controller decides, those of the metadata quorum
-(`raft/wire/quorum_api`), what brokers hand on for clients (Envelope), and ApiVersions.
+(`raft/wire/quorum_api`), what brokers hand on for clients (Envelope), and what tools ask of controllers: ApiVersions,
+DescribeCluster, DescribeConfigs.
 
 Requests come from other nodes and from tools that connect to controllers directly. The local broker bypasses the
 listener: its channel submits the same messages to the controller's loop.
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from barnabas.config.describe_configs import REQUEST_BYTES_MAX
 from barnabas.controller.decisions.decide import DECIDABLE
 from barnabas.controller.describe_cluster import describe_cluster
 from barnabas.controller.envelope import answer_envelope
@@ -54,6 +56,14 @@ def describe_versions(
     )
 
 
+def describe_configs(
+    controller: QuorumController,
+    request: m.DescribeConfigsRequest,
+    caller: Caller,  # noqa: ARG001 (every handler takes it)
+) -> m.DescribeConfigsResponse:
+    return controller.describe_configs(request)
+
+
 async def envelope(controller: QuorumController, request: m.EnvelopeRequest, caller: Caller) -> m.EnvelopeResponse:
     return await answer_envelope(controller, request, caller, CONTROLLER_ROUTES)
 
@@ -92,6 +102,13 @@ CONTROLLER_ROUTES[ApiKey.BROKER_HEARTBEAT] = Route(
 )
 CONTROLLER_ROUTES[ApiKey.DESCRIBE_CLUSTER] = Route(
     ApiKey.DESCRIBE_CLUSTER, (0, APIS[ApiKey.DESCRIBE_CLUSTER].max_version), describe_cluster
+)
+CONTROLLER_ROUTES[ApiKey.DESCRIBE_CONFIGS] = Route(
+    ApiKey.DESCRIBE_CONFIGS,
+    (APIS[ApiKey.DESCRIBE_CONFIGS].min_version, APIS[ApiKey.DESCRIBE_CONFIGS].max_version),
+    describe_configs,
+    cuts=[Cut(("resources",), ("results",))],
+    whole_bytes_max=REQUEST_BYTES_MAX,
 )
 CONTROLLER_ROUTES[ApiKey.ENVELOPE] = Route(ApiKey.ENVELOPE, (0, APIS[ApiKey.ENVELOPE].max_version), envelope)
 CONTROLLER_ROUTES[ApiKey.API_VERSIONS] = Route(ApiKey.API_VERSIONS, api_versions.VERSIONS, describe_versions)

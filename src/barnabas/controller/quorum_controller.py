@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from barnabas.controller.decisions.activation import activation_records
 from barnabas.controller.decisions.broker_transitions import fence
-from barnabas.controller.decisions.context import MAX_RECORDS_PER_BATCH, NO_GRACE, Context
+from barnabas.controller.decisions.context import MAX_RECORDS_PER_BATCH, NO_GRACE, Context, DynamicLayers
 from barnabas.controller.decisions.controller_state import ControllerState, PartitionKey, PartitionSet
 from barnabas.controller.decisions.decide import decide
 from barnabas.controller.decisions.periodic_elections import elect_preferred, elect_unclean
 from barnabas.controller.decisions.slices import joined, slices, slicing_of
 from barnabas.metadata.conversions import addresses_as, features_as
+from barnabas.metadata.stored_configs import stored_configs
 from barnabas.metadata.versions import SUPPORTED_FEATURES, VersionedRecord
 from barnabas.net.frames import WireError
 from barnabas.net.large_requests import Breather
@@ -229,6 +230,12 @@ class QuorumController:
     @property
     def kraft_version(self) -> int:
         return self._publisher.kraft_version
+
+    def describe_configs(self, request: m.DescribeConfigsRequest) -> m.DescribeConfigsResponse:
+        """Settings as they are committed, and those of this node. Any controller can tell, whoever leads."""
+        configs = self.committed.configs
+        layers = DynamicLayers(configs.of_broker(""), configs.of_broker(self._settings.node_id))
+        return self._environment.rules.describe(request, layers, partial(stored_configs, self.committed))
 
     async def handle(self, request: Message) -> Reply:
         """Decides on a request and returns when the decision is committed."""

@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.metadata import versions
+from barnabas.protocol.config_resources import ResourceType as ResourceType  # of which every ConfigResource is
 from barnabas.protocol.uuids import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
@@ -134,16 +135,6 @@ class BrokerImage(NamedTuple):
 
     def endpoint(self, listener_name: str) -> Endpoint | None:
         return next((endpoint for endpoint in self.endpoints if endpoint.name == listener_name), None)
-
-
-class ResourceType(IntEnum):
-    """What a configuration belongs to, with the codes of the protocol and of ConfigRecord."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 class ConfigResource(NamedTuple):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from barnabas.metadata.versions import VersionedRecord
+    from barnabas.protocol import messages as m
     from barnabas.protocol.compiler.structs import Message
     from barnabas.protocol.uuids import Uuid
 
@@ -61,6 +62,12 @@ class ConfigRules(Protocol):
 
     def topic_configs(self, overrides: Mapping[str, str], layers: DynamicLayers) -> Sequence[ConfigEntry]:
         """All settings of a topic with these overrides, sorted by name."""
+        ...
+
+    def describe(
+        self, request: m.DescribeConfigsRequest, layers: DynamicLayers, stored: Callable[[int, str], Mapping[str, str]]
+    ) -> m.DescribeConfigsResponse:
+        """`stored` are the settings in the metadata log, by type and name of their resource."""
         ...
 
 

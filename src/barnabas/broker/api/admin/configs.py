@@ -4,7 +4,7 @@ What is described comes from this node's own image and configuration. Changes go
 broker checks first what only it can know: whether a change of broker settings is meant for it, and whether it could
 apply it.
 
-DescribeConfigs: v1 lists synonyms · v3 gives types and documentation · v4 is flexible
+DescribeConfigs: see `config/describe_configs`
 AlterConfigs replaces all settings of a resource: v2 is flexible
 IncrementalAlterConfigs sets, deletes, appends to and subtracts from single settings: v1 is flexible
 """
@@ -12,18 +12,19 @@ IncrementalAlterConfigs sets, deletes, appends to and subtracts from single sett
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from barnabas.broker.api.admin.forwarding import DECIDED_AS_A_WHOLE, forward
 from barnabas.broker.api.environments import AdminEnvironment
 from barnabas.broker.api.registry import handles
-from barnabas.config import describe
 from barnabas.config.broker_config import ConfigSource
+from barnabas.config.describe_configs import CLUSTER_DEFAULT, REQUEST_BYTES_MAX, describe_resources, node_id_of
 from barnabas.config.dynamic import validate_broker_overrides
 from barnabas.config.settings import BROKER, ConfigType
 from barnabas.config.values import ConfigError, format_value
 from barnabas.metadata.image import ConfigOperation, ConfigResource, ResourceType, edited_list
-from barnabas.metadata.topic_names import check_topic_name
+from barnabas.metadata.stored_configs import stored_configs
 from barnabas.net.large_requests import Breather, Cut
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
@@ -33,20 +34,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import TypeAlias
 
-    from barnabas.metadata.image import MetadataImage
     from barnabas.net.dispatch import Caller
 
-    DescribeResource: TypeAlias = m.DescribeConfigsRequest.DescribeConfigsResource
-    DescribeResult: TypeAlias = m.DescribeConfigsResponse.DescribeConfigsResult
     Replacement: TypeAlias = m.AlterConfigsRequest.AlterConfigsResource
     Changes: TypeAlias = m.IncrementalAlterConfigsRequest.AlterConfigsResource
     AlterRequest: TypeAlias = m.AlterConfigsRequest | m.IncrementalAlterConfigsRequest
-
-CLUSTER_DEFAULT = ""
-
-DESCRIPTION_BYTES_MAX = 64
-"""Describing the settings of a broker takes milliseconds, and those of a topic a third of one: so more than a few
-resources are described in pieces."""
 
 
 class HasResource(Protocol):
@@ -68,109 +60,15 @@ T = TypeVar("T")
     AdminEnvironment,
     versions=(1, 4),
     cuts=[Cut(("resources",), ("results",))],
-    whole_bytes_max=DESCRIPTION_BYTES_MAX,
+    whole_bytes_max=REQUEST_BYTES_MAX,
 )
 def describe_configs(
     environment: AdminEnvironment,
     request: m.DescribeConfigsRequest,
     caller: Caller,  # noqa: ARG001 (every handler takes it)
 ) -> m.DescribeConfigsResponse:
-    return m.DescribeConfigsResponse(
-        results=[describe_resource(environment, resource, request) for resource in request.resources]
-    )
-
-
-def describe_resource(
-    environment: AdminEnvironment, resource: DescribeResource, request: m.DescribeConfigsRequest
-) -> DescribeResult:
-    result = m.DescribeConfigsResponse.DescribeConfigsResult(
-        resource_type=resource.resource_type, resource_name=resource.resource_name
-    )
-    try:
-        entries = entries_of(environment, ConfigResource(resource.resource_type, resource.resource_name))
-    except KafkaError as refused:
-        result.error_code = refused.error
-        result.error_message = refused.message
-        return result
-    wanted = frozenset(resource.configuration_keys or ())
-    result.configs = [describe_entry(entry, request) for entry in entries if not wanted or entry.name in wanted]
-    return result
-
-
-def entries_of(environment: AdminEnvironment, resource: ConfigResource) -> Sequence[describe.ConfigEntry]:
-    name = resource.name
-    match resource.type:
-        case ResourceType.TOPIC:
-            require_topic(environment.metadata.image, name)
-            return describe.describe_topic(
-                environment.metadata.image.configs.of_topic(name), environment.settings.config
-            )
-        case ResourceType.BROKER if name == CLUSTER_DEFAULT:
-            return describe.describe_cluster_default(environment.settings.config)
-        case ResourceType.BROKER:
-            if broker_id("Broker", name) != environment.node_id:
-                raise KafkaError(
-                    Error.INVALID_REQUEST,
-                    f"Unexpected broker id, expected {environment.node_id} or empty string, but received {name}",
-                )
-            return describe.describe_broker(environment.settings.config)
-        case ResourceType.GROUP:
-            require_name("Group name", name)
-            return describe.describe_group(
-                environment.metadata.image.configs.of_group(name), environment.settings.config
-            )
-        case ResourceType.CLIENT_METRICS:
-            require_name("Client metrics subscription name", name)
-            return client_metrics_entries(environment.metadata.image, resource)
-        case _:
-            raise KafkaError(Error.INVALID_REQUEST, f"Unsupported resource type: {resource.type}")
-
-
-def require_topic(image: MetadataImage, name: str) -> None:
-    check_topic_name(name)
-    if name not in image.topics:
-        raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-
-
-def require_name(what: str, name: str) -> None:
-    if not name:
-        raise KafkaError(Error.INVALID_REQUEST, f"{what} must not be empty")
-
-
-def broker_id(what: str, name: str) -> int:
-    try:
-        return int(name)
-    except ValueError:
-        raise KafkaError(Error.INVALID_REQUEST, f"{what} id must be an integer, but it is: {name}") from None
-
-
-def client_metrics_entries(image: MetadataImage, resource: ConfigResource) -> list[describe.ConfigEntry]:
-    """Subscriptions to clients' metrics are kept for the cluster's sake; nothing here acts on them."""
-    return [
-        describe.ConfigEntry(name, value, ConfigSource.CLIENT_METRICS, False, False, ConfigType.UNKNOWN, None, ())
-        for name, value in image.configs.of(resource).items()
-    ]
-
-
-def describe_entry(
-    entry: describe.ConfigEntry, request: m.DescribeConfigsRequest
-) -> m.DescribeConfigsResponse.DescribeConfigsResourceResult:
-    synonyms = entry.synonyms if request.include_synonyms else ()
-    return m.DescribeConfigsResponse.DescribeConfigsResourceResult(
-        name=entry.name,
-        value=entry.value,
-        read_only=entry.read_only,
-        config_source=entry.source,
-        is_sensitive=entry.is_sensitive,
-        synonyms=[
-            m.DescribeConfigsResponse.DescribeConfigsSynonym(
-                name=synonym.name, value=synonym.value, source=synonym.source
-            )
-            for synonym in synonyms
-        ],
-        config_type=entry.type,
-        documentation=entry.documentation if request.include_documentation else None,
-    )
+    stored = partial(stored_configs, environment.metadata.image)
+    return describe_resources(request, environment.settings.config, stored)
 
 
 # ── altering ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -349,7 +247,7 @@ def check_broker_settings(environment: AdminEnvironment, name: str, settings: di
     scope = ConfigSource.DYNAMIC_DEFAULT_BROKER
     if name != CLUSTER_DEFAULT:
         scope = ConfigSource.DYNAMIC_BROKER
-        if broker_id("Node", name) != environment.node_id:
+        if node_id_of("Node", name) != environment.node_id:
             raise KafkaError(
                 Error.INVALID_REQUEST, f"Unexpected broker id, expected {environment.node_id}, but received {name}"
             )
