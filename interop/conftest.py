@@ -1,4 +1,8 @@
-"""A broker for all checks, and the client programs that talk to it, where their toolchains are there."""
+"""Brokers for all checks, and the client programs that talk to them, where their toolchains are there.
+
+Most checks need one node. Those that are marked `on("one node", "three nodes")` run twice, the second time on a cluster
+in which every topic has three replicas; `on("three nodes")` is for those that make no sense elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,15 @@ import pytest
 from tests.peers import Peer, PeerKind, running
 from tools import apache_kafka
 
-from interop import toolchains
+from interop import clusters, toolchains
 from interop.kafka_tools import KafkaTools
 from interop.programs import Program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
+    from interop.clusters import ThreeNodes
     from interop.toolchains import Launch, Toolchain
 
 SETTINGS = {
@@ -27,6 +33,8 @@ SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
 """Members hear of each other, and transactions time out, as early as they may."""
+
+ONE_NODE, THREE_NODES = "one node", "three nodes"
 
 _NUMBERS = itertools.count(1)
 
@@ -40,6 +48,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "on(*brokers): what a check of a client runs on, if not on one node only")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "bootstrap" in metafunc.fixturenames:
+        chosen = metafunc.definition.get_closest_marker("on")
+        metafunc.parametrize("bootstrap", chosen.args if chosen else [ONE_NODE], indirect=True, scope="session")
+
+
 @pytest.fixture(scope="session")
 def peer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
     kind = cast("PeerKind", request.config.getoption("--peer"))
@@ -50,24 +68,38 @@ def peer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture(scope="session")
-def java(peer: Peer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+def three_nodes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeNodes]:
+    kind = cast("PeerKind", request.config.getoption("--peer"))
+    if kind == "kafka" and (reason := apache_kafka.missing()) is not None:
+        pytest.skip(f"not run: {reason}")
+    with clusters.running_cluster(kind, tmp_path_factory.mktemp("three-nodes"), SETTINGS) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    """Where client programs connect."""
+    brokers: Peer | ThreeNodes
+    brokers = request.getfixturevalue("three_nodes" if request.param == THREE_NODES else "peer")
+    return brokers.bootstrap
+
+
+@pytest.fixture(scope="session")
+def java(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
     """Scenarios of the Java client."""
-    launch = _launch(toolchains.JAVA)
-    with contextlib.closing(Program(launch, peer.bootstrap, tmp_path_factory.mktemp("java") / "log")) as program:
+    with _program(toolchains.JAVA, bootstrap, tmp_path_factory.mktemp("java")) as program:
         yield program
 
 
 @pytest.fixture(scope="session")
-def franz_go(peer: Peer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
-    launch = _launch(toolchains.GO)
-    with contextlib.closing(Program(launch, peer.bootstrap, tmp_path_factory.mktemp("go") / "log")) as program:
+def franz_go(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+    with _program(toolchains.GO, bootstrap, tmp_path_factory.mktemp("go")) as program:
         yield program
 
 
 @pytest.fixture(scope="session")
-def kafkajs(peer: Peer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
-    launch = _launch(toolchains.NODE)
-    with contextlib.closing(Program(launch, peer.bootstrap, tmp_path_factory.mktemp("node") / "log")) as program:
+def kafkajs(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+    with _program(toolchains.NODE, bootstrap, tmp_path_factory.mktemp("node")) as program:
         yield program
 
 
@@ -95,6 +127,10 @@ def topic() -> str:
 def group() -> str:
     """A name that no other check uses. The group does not exist yet."""
     return f"group-{next(_NUMBERS)}"
+
+
+def _program(toolchain: Toolchain, bootstrap: str, folder: Path) -> contextlib.closing[Program]:
+    return contextlib.closing(Program(_launch(toolchain), bootstrap, folder / "log"))
 
 
 def _launch(toolchain: Toolchain) -> Launch:

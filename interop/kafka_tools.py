@@ -11,18 +11,26 @@ if TYPE_CHECKING:
 
 MAIN_CLASSES = {
     "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
     "kafka-configs": "kafka.admin.ConfigCommand",
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-features": "org.apache.kafka.tools.FeatureCommand",
     "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "kafka-groups": "org.apache.kafka.tools.GroupsCommand",
+    "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
+    "kafka-metadata-shell": "org.apache.kafka.shell.MetadataShell",
     "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "kafka-replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",
     "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
     "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
     "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
+    "transactional-message-copier": "org.apache.kafka.tools.TransactionalMessageCopier",
 }
+"""The last of them has no script: Kafka's own system tests copy messages in transactions with it."""
 DEADLINE_S = 90.0
 
 Row = dict[str, str]
@@ -46,8 +54,16 @@ class KafkaTools(NamedTuple):
         input: str | None = None,  # noqa: A002 - as subprocess.run
     ) -> subprocess.CompletedProcess[str]:
         """The same for a tool that may fail."""
-        command = (MAIN_CLASSES[script], "--bootstrap-server", self.bootstrap, *arguments)
-        return apache_kafka.run_tool(*command, input=input, timeout=DEADLINE_S)
+        return attempt(script, "--bootstrap-server", self.bootstrap, *arguments, input=input)
+
+
+def attempt(
+    script: str,
+    *words: str,
+    input: str | None = None,  # noqa: A002 - as subprocess.run
+) -> subprocess.CompletedProcess[str]:
+    """Runs a tool with just these words: for one that knows brokers by another option, or by none."""
+    return apache_kafka.run_tool(MAIN_CLASSES[script], *words, input=input, timeout=DEADLINE_S)
 
 
 def table(text: str, first_column: str) -> list[Row]:

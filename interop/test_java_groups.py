@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from interop.clusters import ON_BOTH
+
 if TYPE_CHECKING:
     from interop.programs import Program
 
@@ -56,6 +58,7 @@ def assignment(request: pytest.FixtureRequest, java: Program) -> tuple[str, dict
     return request.param, java.run("assignment", group=group, settings=ASSIGNORS[request.param])
 
 
+@ON_BOTH
 def test_members_share_all_partitions_and_read_each_record_once(assignment: tuple[str, dict[str, Any]]) -> None:
     name, seen = assignment
     assert seen["described"] == {
@@ -73,6 +76,7 @@ def test_members_share_all_partitions_and_read_each_record_once(assignment: tupl
     )
 
 
+@ON_BOTH
 def test_an_assignor_keeps_to_its_rule_when_a_member_leaves(assignment: tuple[str, dict[str, Any]]) -> None:
     name, seen = assignment
     stayed = seen["joined"][1:]
@@ -105,6 +109,7 @@ def test_a_pattern_that_is_none_is_refused(java: Program, group: str) -> None:
     assert java.run("bad-pattern", group=group, settings=CONSUMER) == "InvalidRegularExpression"
 
 
+@ON_BOTH
 @BOTH_PROTOCOLS
 def test_a_static_member_that_comes_back_keeps_its_partitions(java: Program, group: str, settings: Settings) -> None:
     seen = java.run("static-member", group=group, settings=settings)

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from interop.clusters import ON_BOTH
+
 if TYPE_CHECKING:
     from interop.programs import Program
 
 
+@ON_BOTH
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_records_come_back_as_they_were_sent(java: Program, topic: str, codec: str) -> None:
     seen = java.run("round-trip", topic=topic, codec=codec)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from interop.clusters import ON_BOTH
 from interop.test_java_groups import BOTH_PROTOCOLS
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 PARTITIONS = 3
 
 
+@ON_BOTH
 def test_only_what_is_committed_is_read_by_who_asks_for_that(java: Program, topic: str) -> None:
     """In each partition: a record and its marker, a record and its marker, and a record that is open."""
     assert java.run("commit-and-abort", topic=topic) == {
@@ -24,6 +26,7 @@ def test_only_what_is_committed_is_read_by_who_asks_for_that(java: Program, topi
     }
 
 
+@ON_BOTH
 @BOTH_PROTOCOLS
 def test_output_and_place_are_committed_together(java: Program, group: str, settings: Settings) -> None:
     """Every other transaction is aborted, and five records are taken at a time."""
@@ -38,6 +41,7 @@ def test_offsets_of_a_generation_that_is_over_are_refused(java: Program, group: 
     assert seen == {"refusal": "CommitFailedException", "place": 0}
 
 
+@ON_BOTH
 def test_a_zombie_is_fenced_and_what_it_wrote_is_aborted(java: Program, topic: str) -> None:
     assert java.run("zombie", topic=topic) == {
         "sent": "InvalidProducerEpochException",

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -23,12 +24,14 @@ type arguments struct {
 	Group    string `json:"group"`
 	Codec    string `json:"codec"`
 	Balancer string `json:"balancer"`
+	Records  int    `json:"records"`
 }
 
 type scenario func(ctx context.Context, broker string, args arguments) (any, error)
 
 var scenarios = map[string]scenario{
 	"round-trip":       roundTrip,
+	"steady-writes":    steadyWrites,
 	"topic":            lifeOfATopic,
 	"group":            shareAndHandOver,
 	"lag":              lag,
@@ -67,13 +70,18 @@ func answer(broker string, request []byte) map[string]any {
 	return map[string]any{"result": result}
 }
 
+// seeds are the brokers of a bootstrap address, which may name several.
+func seeds(broker string) []string {
+	return strings.Split(broker, ",")
+}
+
 // newClient makes a client of the broker that logs its warnings.
 func newClient(broker string, options ...kgo.Opt) (*kgo.Client, error) {
 	logger := kgo.BasicLogger(os.Stderr, kgo.LogLevelWarn, nil)
-	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(broker), kgo.WithLogger(logger)}, options...)...)
+	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(seeds(broker)...), kgo.WithLogger(logger)}, options...)...)
 }
 
-// createTopic makes a topic and waits until the broker tells of it.
+// createTopic makes a topic with the replication factor that the brokers have for it, and waits until they tell of it.
 func createTopic(ctx context.Context, broker, topic string, partitions int32) error {
 	client, err := newClient(broker)
 	if err != nil {
@@ -81,7 +89,7 @@ func createTopic(ctx context.Context, broker, topic string, partitions int32) er
 	}
 	admin := kadm.NewClient(client)
 	defer admin.Close()
-	if _, err := admin.CreateTopic(ctx, partitions, 1, nil, topic); err != nil {
+	if _, err := admin.CreateTopic(ctx, partitions, -1, nil, topic); err != nil {
 		return err
 	}
 	return until(ctx, "the topic is there", func() (bool, error) {

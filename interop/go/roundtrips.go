@@ -15,6 +15,7 @@ import (
 const (
 	roundTripPartitions = 3
 	roundTripRecords    = 300
+	steadyBatch         = 6
 )
 
 var codecs = map[string]kgo.CompressionCodec{
@@ -63,6 +64,30 @@ func roundTrip(ctx context.Context, broker string, args arguments) (any, error) 
 		return nil, err
 	}
 	return map[string]any{"sent": places(records), "received": places(received)}, nil
+}
+
+// steadyWrites sends records in small batches to all partitions in turn, each batch when the one before is acknowledged.
+func steadyWrites(ctx context.Context, broker string, args arguments) (any, error) {
+	if err := createTopic(ctx, broker, args.Topic, roundTripPartitions); err != nil {
+		return nil, err
+	}
+	client, err := newClient(broker, kgo.DefaultProduceTopic(args.Topic), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	for sent := 0; sent < args.Records; {
+		var records []*kgo.Record
+		for ; len(records) < steadyBatch && sent < args.Records; sent++ {
+			record := kgo.StringRecord(fmt.Sprintf("value-%d", sent))
+			record.Partition = int32(sent % roundTripPartitions)
+			records = append(records, record)
+		}
+		if err := client.ProduceSync(ctx, records...).FirstErr(); err != nil {
+			return nil, err
+		}
+	}
+	return args.Records, nil
 }
 
 // poll reads this many records.

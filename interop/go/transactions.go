@@ -11,10 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-const (
-	inputRecords = 20
-	batchRecords = 5
-)
+const batchRecords = 5
 
 func newProducer(broker, topic string, options ...kgo.Opt) (*kgo.Client, error) {
 	options = append(options, kgo.TransactionalID(topic), kgo.DefaultProduceTopic(topic))
@@ -56,7 +53,8 @@ func commitAndAbort(ctx context.Context, broker string, args arguments) (any, er
 	return map[string]any{"committed": committed, "all": all}, err
 }
 
-// groupSession reads, writes and commits its place in one transaction, and aborts every other time.
+// groupSession reads, writes and commits its place in one transaction, and aborts every other time. A transaction that
+// its coordinator ended, as it moved meanwhile, counts as aborted.
 func groupSession(ctx context.Context, broker string, args arguments) (any, error) {
 	input, output := args.Topic+"-input", args.Topic+"-output"
 	for _, topic := range []string{input, output} {
@@ -64,11 +62,11 @@ func groupSession(ctx context.Context, broker string, args arguments) (any, erro
 			return nil, err
 		}
 	}
-	if err := fillInput(ctx, broker, input); err != nil {
+	if err := fillInput(ctx, broker, input, args.Records); err != nil {
 		return nil, err
 	}
 	session, err := kgo.NewGroupTransactSession(
-		kgo.SeedBrokers(broker),
+		kgo.SeedBrokers(seeds(broker)...),
 		kgo.TransactionalID(args.Group),
 		kgo.ConsumerGroup(args.Group),
 		kgo.ConsumeTopics(input),
@@ -80,7 +78,7 @@ func groupSession(ctx context.Context, broker string, args arguments) (any, erro
 		return nil, err
 	}
 	ends := []bool{}
-	for committed := 0; committed < inputRecords; {
+	for committed := 0; committed < args.Records; {
 		count, ended, err := sessionTurn(ctx, session, len(ends)%2 == 1)
 		if err != nil {
 			session.Close()
@@ -92,7 +90,7 @@ func groupSession(ctx context.Context, broker string, args arguments) (any, erro
 		}
 	}
 	session.Close()
-	written, err := readValues(ctx, broker, output, inputRecords, kgo.ReadCommitted())
+	written, err := readValues(ctx, broker, output, args.Records, kgo.ReadCommitted())
 	if err != nil {
 		return nil, err
 	}
@@ -165,18 +163,17 @@ func takeOver(ctx context.Context, client *kgo.Client) error {
 	})
 }
 
-func fillInput(ctx context.Context, broker, topic string) error {
+func fillInput(ctx context.Context, broker, topic string, count int) error {
 	client, err := newClient(broker, kgo.DefaultProduceTopic(topic))
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	for i := range inputRecords {
-		if err := client.ProduceSync(ctx, kgo.StringRecord(fmt.Sprintf("value-%02d", i))).FirstErr(); err != nil {
-			return err
-		}
+	var records []*kgo.Record
+	for i := range count {
+		records = append(records, kgo.StringRecord(fmt.Sprintf("value-%02d", i)))
 	}
-	return nil
+	return client.ProduceSync(ctx, records...).FirstErr()
 }
 
 // readValues reads this many records from the start, and whatever came with the last of them.

@@ -6,6 +6,7 @@ import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
 import org.apache.kafka.clients.admin.Admin;
@@ -18,7 +19,7 @@ import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
-/** Clients of one broker with the settings that every scenario shares, and waiting for what comes about in time. */
+/** Clients of one cluster with the settings that every scenario shares, and waiting for what comes about in time. */
 record Clients(String bootstrap) {
     static final Duration DEADLINE = Duration.ofSeconds(60);
     static final Duration POLL = Duration.ofMillis(50);
@@ -54,9 +55,10 @@ record Clients(String bootstrap) {
         return settings;
     }
 
-    /** Creates a topic and waits until the broker tells of it. */
+    /** Creates a topic with the replication factor that the brokers have for it, and waits until they tell of it. */
     void createTopic(Admin admin, String topic, int partitions) throws Exception {
-        admin.createTopics(List.of(new NewTopic(topic, partitions, (short) 1))).all().get();
+        NewTopic created = new NewTopic(topic, Optional.of(partitions), Optional.empty());
+        admin.createTopics(List.of(created)).all().get();
         until("topic " + topic + " is there", () -> isThere(admin, List.of(topic)));
     }
 

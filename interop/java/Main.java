@@ -23,6 +23,7 @@ public final class Main {
         Map.entry("round-trip", RoundTrips::recordsOfOneCodec),
         Map.entry("topic", Topics::lifeOfATopic),
         Map.entry("configs", Topics::configs),
+        Map.entry("controllers", Controllers::administer),
         Map.entry("assignment", Groups::assignment),
         Map.entry("pattern", Groups::pattern),
         Map.entry("server-side-pattern", Groups::serverSidePattern),

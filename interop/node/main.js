@@ -13,7 +13,7 @@ const scenarios = {
 
 const kafka = new Kafka({
   clientId: 'interop',
-  brokers: [process.argv[2]],
+  brokers: process.argv[2].split(','),
   logLevel: logLevel.WARN,
   logCreator: () => ({ log }) => process.stderr.write(`${JSON.stringify(log)}\n`),
 });

@@ -6,6 +6,7 @@ const { using, createTopic, until, read } = require('./common');
 
 const PARTITIONS = 3;
 const RECORDS = 300;
+const STEADY_BATCH = 6;
 const codecs = { none: CompressionTypes.None, gzip: CompressionTypes.GZIP };
 
 async function roundTrip(kafka, { topic, codec }) {
@@ -23,6 +24,21 @@ async function roundTrip(kafka, { topic, codec }) {
     sent: messages.map(({ partition, key, value, headers }) => ({ partition, key, value, header: headers.n })),
     received: await read(kafka, topic, RECORDS),
   };
+}
+
+// Sends records in small batches to all partitions in turn, each batch when the one before is acknowledged.
+async function steadyWrites(kafka, { topic, records }) {
+  await createTopic(kafka, topic, PARTITIONS);
+  return using(kafka.producer({ idempotent: true, maxInFlightRequests: 1 }), async (producer) => {
+    for (let sent = 0; sent < records; sent += STEADY_BATCH) {
+      const messages = Array.from({ length: Math.min(STEADY_BATCH, records - sent) }, (_, i) => ({
+        partition: (sent + i) % PARTITIONS,
+        value: `value-${sent + i}`,
+      }));
+      await producer.send({ topic, messages, acks: -1 });
+    }
+    return records;
+  });
 }
 
 async function topic(kafka, { topic }) {
@@ -52,4 +68,4 @@ async function topic(kafka, { topic }) {
   });
 }
 
-module.exports = { 'round-trip': roundTrip, topic };
+module.exports = { 'round-trip': roundTrip, 'steady-writes': steadyWrites, topic };

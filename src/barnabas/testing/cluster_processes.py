@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from barnabas.config.cluster_layout import make_layout, node_properties, voter_count
+from barnabas.config.cluster_layout import make_layout, node_properties, quorum_servers, voter_count
 from barnabas.config.initial_controllers import format_initial_controllers
 from barnabas.config.properties import format_properties
 from barnabas.ports import SystemRandom
@@ -81,6 +81,11 @@ class Cluster:
     def bootstrap(self) -> str:
         """What a client takes as `bootstrap.servers`: all nodes, whether they run or not."""
         return self.layout.bootstrap
+
+    @property
+    def bootstrap_controllers(self) -> str:
+        """What an admin client takes as `bootstrap.controllers`: all voters, whether they run or not."""
+        return quorum_servers(self.layout.voters)
 
     @property
     def running(self) -> list[int]:

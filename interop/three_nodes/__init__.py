@@ -1,0 +1,1 @@
+"""Clients and tools on clusters of three nodes."""
