@@ -103,6 +103,10 @@ func groupSession(ctx context.Context, broker string, args arguments) (any, erro
 func sessionTurn(ctx context.Context, session *kgo.GroupTransactSession, commits bool) (int, bool, error) {
 	fetches := session.PollRecords(ctx, batchRecords)
 	if err := fetches.Err(); err != nil {
+		var left *kgo.ErrGroupSession
+		if errors.As(err, &left) {
+			return 0, false, nil // without a coordinator it is no member for a while, and joins again by itself
+		}
 		return 0, false, err
 	}
 	if err := session.Begin(); err != nil {

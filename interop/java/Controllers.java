@@ -22,7 +22,7 @@ final class Controllers {
     private Controllers() {
     }
 
-    /** What it may ask of controllers: the quorum and the cluster, settings, and elections of partitions' leaders. */
+    /** What it may ask of controllers, which is the quorum, the cluster and settings, and what it refuses to ask. */
     static Object administer(Clients clients, JsonNode arguments) throws Exception {
         String topic = arguments.get("topic").asText();
         Map<String, Object> seen = new HashMap<>();
@@ -46,9 +46,7 @@ final class Controllers {
                 return null;
             }));
             Set<TopicPartition> partition = Set.of(new TopicPartition(topic, 0));
-            seen.put("elected", elected(controllers, ElectionType.PREFERRED, partition));
-            seen.put("elected_by_broker", elected(brokers, ElectionType.PREFERRED, partition));
-            seen.put("elected_unclean", elected(controllers, ElectionType.UNCLEAN, partition));
+            seen.put("elected", Clients.refusal(() -> controllers.electLeaders(ElectionType.PREFERRED, partition).all().get()));
             NewTopic another = new NewTopic(topic + "-another", Optional.of(1), Optional.empty());
             seen.put("created", Clients.refusal(() -> controllers.createTopics(List.of(another)).all().get()));
             seen.put("described_topic", Clients.refusal(() -> controllers.describeTopics(List.of(topic)).allTopicNames().get()));
@@ -64,11 +62,5 @@ final class Controllers {
 
     private static String retention(Admin admin, ConfigResource topic) throws Exception {
         return admin.describeConfigs(List.of(topic)).all().get().get(topic).get("retention.ms").value();
-    }
-
-    /** The refusal of one partition's election, or "none". */
-    private static String elected(Admin admin, ElectionType kind, Set<TopicPartition> partition) throws Exception {
-        Optional<Throwable> refused = admin.electLeaders(kind, partition).partitions().get().get(partition.iterator().next());
-        return refused.map(each -> each.getClass().getSimpleName()).orElse("none");
     }
 }

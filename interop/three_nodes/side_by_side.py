@@ -1,7 +1,8 @@
 """The same tool on two clusters: what it prints is the same but for what must differ between any two clusters.
 
 Ports become the names of their listeners, ids of clusters, folders and topics become one word, and columns one space.
-Where two clusters may differ, as in who leads the quorum, a check has all numbers replaced by one word, too.
+Replicas in sync are a set, which may be printed in any order. Where two clusters may differ, as in who leads the
+quorum, a check has all numbers replaced by one word, too.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ BROKERS, CONTROLLERS = "@brokers", "@controllers"
 """Words of a command that stand for the addresses of a cluster."""
 
 ID = re.compile(r"(?<![\w-])[\w-]{22}(?![\w-])")
+IN_SYNC = re.compile(r"(?<=Isr: )[\d,]+")
 NUMBER = re.compile(r"(?<![\w.-])-?\d+(?![\w.])")
 
 
@@ -61,6 +63,7 @@ def comparable(cluster: ThreeNodes, line: str) -> str:
         line = re.sub(rf"\b{node.port}\b", f"broker-port-{node_id}", line)
     for node_id, address in enumerate(cluster.bootstrap_controllers.split(","), start=1):
         line = re.sub(rf"\b{address.rpartition(':')[2]}\b", f"controller-port-{node_id}", line)
+    line = IN_SYNC.sub(lambda found: ",".join(sorted(found[0].split(","))), line)
     return " ".join(ID.sub("ID", line).split())
 
 
