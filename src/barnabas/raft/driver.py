@@ -87,6 +87,10 @@ class RequestError(Exception):
         self.is_unreachable = is_unreachable
 
 
+class NotDurableError(Exception):
+    """What an answer would promise cannot be made durable for now."""
+
+
 class Transport(Protocol):
     """The way to other nodes."""
 
@@ -251,9 +255,15 @@ class RaftDriver:
     # Requests of other nodes
 
     async def handle(self, request: Request) -> Response:
-        """The answer to a request, once what it promises is durable."""
+        """The answer to a request, once what it promises is durable. NotDurableError if it cannot be for now."""
         ready = self._step(request)
-        await self._states.durable()
+        try:
+            is_durable = await self._is_state_durable()
+        except OSError as error:
+            self._fail(error)
+            is_durable = False
+        if not is_durable:
+            raise NotDurableError(f"{self._log.folder} cannot be written to")
         assert ready.reply is not None, f"{type(request).__name__} is not answered"
         return ready.reply
 
@@ -531,14 +541,15 @@ class RaftDriver:
         self._listener.on_failure(error)
 
     def _give_up(self, error: Exception) -> None:
-        """A write failed, but what was written before is intact: the next election tries again."""
+        """A write failed, but what was written before is intact: the next election, or request, tries again."""
         is_due = self._core.role is Role.LEADER or self._now_ms() >= self._next_complaint_ms
         if is_due:
             self._next_complaint_ms = self._now_ms() + COMPLAINT_MS
         logger.log(
             logging.WARNING if is_due else logging.DEBUG,
-            "cannot write to %s, giving up leadership: %s",
+            "cannot write to %s, %s: %s",
             self._log.folder,
+            "giving up leadership" if self._core.role is Role.LEADER else "neither voting nor following for now",
             error,
         )
         self._step(AppendFailed(self._log.end))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import random
 from typing import TYPE_CHECKING, Any
@@ -204,6 +205,27 @@ def test_a_node_of_another_cluster_is_told_so_and_does_not_start() -> None:
     quorum.run_for(5)
     assert not stranger.is_running
     assert isinstance(stranger.starting.exception(), ForeignClusterError)
+
+
+def test_a_voter_that_cannot_write_does_not_vote_and_says_so_in_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    quorum = Quorum(voters=3)
+    quorum.start()
+    assert quorum.active.register(100) == Error.NONE
+    first = quorum.active
+    full, other = quorum.others()
+    quorum.agree_on(100)
+    full.disk.fail("pwritev", errno.ENOSPC)
+    first.kill()
+    quorum.run_for(20)
+    assert not other.is_active, "nobody can be elected without the vote of the one with the full disk"
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == []
+    assert any("cannot write to" in record.getMessage() for record in caplog.records)
+    full.disk.heal()
+    quorum.until(lambda: full.is_active or other.is_active)
+    first.launch()
+    assert quorum.active.register(101) == Error.NONE
+    quorum.agree_on(100, 101)
+    quorum.check()
 
 
 def test_an_unreachable_quorum_is_named_every_few_seconds(caplog: pytest.LogCaptureFixture) -> None:

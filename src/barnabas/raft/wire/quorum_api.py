@@ -31,10 +31,11 @@ from barnabas.raft.consensus.messages import (
     VoteRequest,
 )
 from barnabas.raft.consensus.voter_sets import Voter, VoterEndpoint
+from barnabas.raft.driver import NotDurableError
 from barnabas.raft.metadata_log import PARTITION, TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from barnabas.net.dispatch import Caller
     from barnabas.raft.consensus.leader_state import ReplicaStatus
@@ -345,12 +346,25 @@ def _route(key: ApiKey, handler: Any) -> Route:
     return Route(key, (APIS[key].min_version, APIS[key].max_version), handler)
 
 
+def _promising(key: ApiKey, handler: Callable[[Host, Any, Caller], Awaitable[Any]]) -> Route:
+    """The answers of these promise something. While that cannot be made durable, whoever asks is told, and asks again;
+    the driver has logged why."""
+
+    async def answer(host: Host, request: Any, caller: Caller) -> Any:
+        try:
+            return await handler(host, request, caller)
+        except NotDurableError:
+            return getattr(m, APIS[key].response)(error_code=Error.KAFKA_STORAGE_ERROR)
+
+    return _route(key, answer)
+
+
 QUORUM_ROUTES: dict[int, Route] = {
-    ApiKey.VOTE: _route(ApiKey.VOTE, vote),
-    ApiKey.BEGIN_QUORUM_EPOCH: _route(ApiKey.BEGIN_QUORUM_EPOCH, begin_quorum_epoch),
-    ApiKey.END_QUORUM_EPOCH: _route(ApiKey.END_QUORUM_EPOCH, end_quorum_epoch),
-    ApiKey.FETCH: _route(ApiKey.FETCH, fetch),
-    ApiKey.FETCH_SNAPSHOT: _route(ApiKey.FETCH_SNAPSHOT, fetch_snapshot),
+    ApiKey.VOTE: _promising(ApiKey.VOTE, vote),
+    ApiKey.BEGIN_QUORUM_EPOCH: _promising(ApiKey.BEGIN_QUORUM_EPOCH, begin_quorum_epoch),
+    ApiKey.END_QUORUM_EPOCH: _promising(ApiKey.END_QUORUM_EPOCH, end_quorum_epoch),
+    ApiKey.FETCH: _promising(ApiKey.FETCH, fetch),
+    ApiKey.FETCH_SNAPSHOT: _promising(ApiKey.FETCH_SNAPSHOT, fetch_snapshot),
     ApiKey.DESCRIBE_QUORUM: _route(ApiKey.DESCRIBE_QUORUM, describe_quorum),
-    ApiKey.UPDATE_RAFT_VOTER: _route(ApiKey.UPDATE_RAFT_VOTER, update_raft_voter),
+    ApiKey.UPDATE_RAFT_VOTER: _promising(ApiKey.UPDATE_RAFT_VOTER, update_raft_voter),
 }
