@@ -30,11 +30,15 @@ class Source:
 
     def finish(self) -> None:
         """Stop, and wait until the node has acknowledged everything."""
-        self._is_over.set()
-        self._thread.join()
+        self.stop()
         left = self._producer.flush(ACKNOWLEDGED_S_MAX)
         assert left == 0, f"{left} records were never acknowledged"
         assert self.failures == []
+
+    def stop(self) -> None:
+        """Stop, whatever has been acknowledged."""
+        self._is_over.set()
+        self._thread.join()
 
     def _run(self) -> None:
         while not self._is_over.wait(self._every_s):

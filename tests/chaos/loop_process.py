@@ -22,8 +22,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 
@@ -31,10 +32,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
+GroupProtocol = Literal["classic", "consumer"]
+
 RECORDS_AT_ONCE = 200
 POLL_S = 0.1
 ANSWER_S = 20.0
-END_S = 30.0
+WATCH_S = 0.5
+END_S = 90.0
+ASK_AGAIN_S = 1.0
+TURN_S_MAX = 30.0
+"""librdkafka forgets a broker that is no longer in the cluster's metadata, and with it a request that waits for that
+broker: send_offsets_to_transaction then never returns, whatever its timeout. A worker that hangs begins anew."""
 TRANSACTION_TIMEOUT_MS = 10_000
 
 _QUICK = {
@@ -48,6 +56,17 @@ _QUICK = {
 }
 
 
+_MEMBER: dict[GroupProtocol, dict[str, Any]] = {
+    "classic": {
+        "partition.assignment.strategy": "cooperative-sticky",
+        "session.timeout.ms": 3_000,
+        "heartbeat.interval.ms": 300,
+    },
+    # The group's own settings say the same at the broker.
+    "consumer": {"group.protocol": "consumer"},
+}
+
+
 @dataclass(frozen=True, slots=True)
 class LoopOptions:
     bootstrap: str
@@ -55,6 +74,8 @@ class LoopOptions:
     source: str
     sink: str
     transactional_id: str
+    protocol: GroupProtocol = "classic"
+    """Of the group's members."""
 
 
 class LoopProcess:
@@ -87,13 +108,18 @@ class LoopProcess:
         self._wait()
 
     def end(self) -> int:
-        """Ask it to end after the transaction it is in; its exit code. One that does not shows where it hangs."""
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            return self._wait()
-        except subprocess.TimeoutExpired:
+        """Ask it to end after the transaction it is in; its exit code. One that does not shows where it hangs.
+
+        It is asked more than once, because a worker that begins anew has not heard it.
+        """
+        deadline = time.monotonic() + END_S
+        while self.is_running() and time.monotonic() < deadline:
+            self._process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(ASK_AGAIN_S)
+        if self.is_running():
             self._process.send_signal(signal.SIGABRT)
-            return self._wait()
+        return self._wait()
 
     def _wait(self) -> int:
         code = self._process.wait(END_S)
@@ -121,10 +147,14 @@ class _BeginAnewError(Exception):
 class _Worker:
     def __init__(self, options: LoopOptions) -> None:
         self._options = options
-        self._is_over = False
+        self.is_over = False
+        self._turn_began = time.monotonic()
+
+    def is_hanging(self) -> bool:
+        return time.monotonic() - self._turn_began > TURN_S_MAX
 
     def end(self, _: int, __: FrameType | None) -> None:
-        self._is_over = True
+        self.is_over = True
 
     def run(self) -> None:
         """Until it is told to end. `_BeginAnewError` is for the caller, after the group has been left."""
@@ -139,7 +169,8 @@ class _Worker:
     def _loop(self, producer: Producer, consumer: Consumer) -> None:
         _repeat(lambda: producer.init_transactions(ANSWER_S))
         consumer.subscribe([self._options.source])
-        while not self._is_over:
+        while not self.is_over:
+            self._turn_began = time.monotonic()
             messages = [each for each in consumer.consume(RECORDS_AT_ONCE, POLL_S) if each.error() is None]
             if not messages:
                 continue
@@ -215,10 +246,8 @@ def _consumer_config(options: LoopOptions) -> dict[str, Any]:
         "isolation.level": "read_committed",
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest",
-        "partition.assignment.strategy": "cooperative-sticky",
-        "session.timeout.ms": 3_000,
-        "heartbeat.interval.ms": 300,
         "fetch.wait.max.ms": 50,
+        **_MEMBER[options.protocol],
         **_QUICK,
     }
 
@@ -229,15 +258,28 @@ def _go_with_the_test() -> None:
     os._exit(1)
 
 
+def _begin_anew(argument: str) -> NoReturn:
+    """The same process with another program, as nothing else is sure to end a producer's threads."""
+    os.execv(sys.executable, [sys.executable, "-X", "faulthandler", "-m", "tests.chaos.loop_process", argument])
+
+
+def _watch(worker: _Worker, argument: str) -> None:
+    while not worker.is_hanging():
+        time.sleep(WATCH_S)
+    if worker.is_over:
+        os._exit(0)  # the transaction that it hangs in runs out
+    _begin_anew(argument)
+
+
 def main(argument: str) -> None:
     threading.Thread(target=_go_with_the_test, daemon=True).start()
     worker = _Worker(LoopOptions(**json.loads(argument)))
     signal.signal(signal.SIGTERM, worker.end)
+    threading.Thread(target=_watch, args=(worker, argument), daemon=True).start()
     try:
         worker.run()
     except _BeginAnewError:
-        # The same process with another program, as nothing else is sure to end a producer's threads.
-        os.execv(sys.executable, [sys.executable, "-m", "tests.chaos.loop_process", argument])
+        _begin_anew(argument)
 
 
 if __name__ == "__main__":

@@ -3,43 +3,22 @@
 from __future__ import annotations
 
 import resource
-import subprocess
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
-
-import pytest
 
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 from barnabas.testing.node_process import Node
+from tests.chaos.disks import DISK_BYTES, small_disk
 from tests.peers import wait_until
 from tests.wire.batches import batch
 from tests.wire.connection import Connection
 from tests.wire.requests import LATEST, Topic, create_topic, fetch, list_offsets, produce
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-DISK_BYTES = 32 << 20
 VALUE_BYTES = 100_000
 API_VERSIONS = m.ApiVersionsRequest(client_software_name="test", client_software_version="1")
-
-
-@contextmanager
-def small_disk(folder: Path) -> Iterator[Path]:
-    """A file system of a few megabytes, in memory."""
-    folder.mkdir()
-    options = f"size={DISK_BYTES}"
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, text=True, check=False
-    )
-    if mounted.returncode != 0:
-        pytest.skip(f"a small tmpfs cannot be mounted here, which needs root: {mounted.stderr.strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def fill_up(connection: Connection, topic: Topic) -> int:

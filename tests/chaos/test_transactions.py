@@ -6,25 +6,21 @@ committed offsets say the same.
 
 from __future__ import annotations
 
-import contextlib
 import random
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.protocol import messages as m
-from barnabas.protocol.errors import Error
-from tests.chaos.committed import committed_offsets, read_committed
+from tests.chaos.committed import committed_offsets, read_committed, transactions_under_way
 from tests.chaos.feeding import Source
-from tests.chaos.loop_process import TRANSACTION_TIMEOUT_MS, LoopOptions, LoopProcess, output_of
+from tests.chaos.loop_process import TRANSACTION_TIMEOUT_MS, output_of
+from tests.chaos.loop_workers import PROGRESS_S_MAX, loop
 from tests.clients.with_confluent import ConfluentClient
 from tests.peers import wait_until
-from tests.wire.connection import Connection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from tests.chaos.loop_workers import Workers
     from tests.conftest import MakeNode
     from tests.peers import Peer
 
@@ -35,10 +31,8 @@ RUN_S_MAX = 0.3
 AT_ONCE_SHARE = 0.25
 """So many of the kills come while the node and its clients are still finding each other again."""
 WORKER_KILL_SHARE = 0.1
-PROGRESS_S_MAX = 120.0
 FEED_S = 0.01
 """How often each partition of the source gets a record: enough to keep the loop busy, and less than it can do."""
-UNDER_WAY = ["Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"]
 
 SETTINGS = {
     "offsets.topic.num.partitions": "5",
@@ -47,47 +41,6 @@ SETTINGS = {
     "group.min.session.timeout.ms": "1000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
-
-
-class Workers:
-    """The loop's processes. Each has a transactional id of its own, which its successor takes over."""
-
-    def __init__(self, bootstrap: str, group: str, source: str, sink: str) -> None:
-        self._options = [LoopOptions(bootstrap, group, source, sink, f"{group}-{n}") for n in range(WORKERS)]
-        self._processes = [LoopProcess(each) for each in self._options]
-        self._committed_before = 0
-
-    def committed(self) -> int:
-        """How many records the workers say they have committed; one that was killed may have said too little."""
-        return self._committed_before + sum(each.committed for each in self._processes)
-
-    def await_progress(self) -> None:
-        before = self.committed()
-        wait_until(lambda: self.committed() > before, "the loop commits something", PROGRESS_S_MAX)
-
-    def replace(self, number: int) -> None:
-        """SIGKILL one and start another in its place."""
-        killed = self._processes[number]
-        killed.kill()
-        self._committed_before += killed.committed
-        self._processes[number] = LoopProcess(self._options[number])
-
-    def end(self) -> None:
-        assert all(each.is_running() for each in self._processes), "a worker has ended by itself"
-        assert [each.end() for each in self._processes] == [0] * WORKERS
-
-    def kill(self) -> None:
-        for each in self._processes:
-            each.kill()
-
-
-@contextlib.contextmanager
-def loop(node: Peer, group: str, source: str, sink: str) -> Iterator[Workers]:
-    workers = Workers(node.bootstrap, group, source, sink)
-    try:
-        yield workers
-    finally:
-        workers.kill()
 
 
 @pytest.mark.timeout(3_600)
@@ -101,7 +54,7 @@ def test_kills_leave_every_record_processed_exactly_once(
         client.create_topic(name, partitions=PARTITIONS, config={"retention.ms": "-1"})
     chance = random.Random(500)
 
-    with loop(node, group, source, sink) as workers:
+    with loop(node.bootstrap, group, source, sink, WORKERS) as workers:
         feed = Source(node.bootstrap, source, PARTITIONS, FEED_S)
         try:
             workers.await_progress()
@@ -110,13 +63,17 @@ def test_kills_leave_every_record_processed_exactly_once(
         finally:
             feed.finish()
         wait_until(
-            lambda: committed_offsets(node.port, group, source, PARTITIONS) == [feed.count] * PARTITIONS,
+            lambda: committed_offsets(node.bootstrap, group, source, PARTITIONS) == [feed.count] * PARTITIONS,
             "the loop has committed the end of the source",
             PROGRESS_S_MAX,
         )
         workers.end()
 
-    _check_that_nothing_is_under_way(node)
+    wait_until(
+        lambda: transactions_under_way(node.port) == [],
+        "no transaction is under way",
+        TRANSACTION_TIMEOUT_MS / 1000 + PROGRESS_S_MAX,
+    )
     expected = [output_of(b"%d" % number) for number in range(feed.count)]
     assert feed.count > 0
     for partition, values in enumerate(read_committed(node.bootstrap, sink, PARTITIONS)):
@@ -131,14 +88,3 @@ def _kill_at_random(node: Peer, workers: Workers, chance: random.Random) -> None
         workers.replace(chance.randrange(WORKERS))
     node.kill()
     node.start()
-
-
-def _check_that_nothing_is_under_way(node: Peer) -> None:
-    def is_quiet() -> bool:
-        with Connection(node.port) as connection:
-            asked = m.ListTransactionsRequest(state_filters=UNDER_WAY)
-            answer = connection.call(asked, 1, m.ListTransactionsResponse)
-        assert Error(answer.error_code) == Error.NONE
-        return answer.transaction_states == []
-
-    wait_until(is_quiet, "no transaction is under way", TRANSACTION_TIMEOUT_MS / 1000 + PROGRESS_S_MAX)

@@ -29,8 +29,12 @@ from barnabas.testing.node_process import START_DEADLINE_S, STOP_DEADLINE_S, Nod
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
+
+    from barnabas.config.cluster_layout import Layout
+
+    SettingsOf = Mapping[int, Mapping[str, str]]
 
 HOST: Final = "127.0.0.1"
 FORMAT_DEADLINE_S: Final = 30.0
@@ -40,7 +44,8 @@ class Cluster:
     """Nodes with the ids 1 … `nodes`; the first of them are voters as well as brokers, as by `barnabas start --nodes`.
 
     `settings` are those of all nodes; `settings_of` those of single ones, by id, which win over all others: with them a
-    node may also have other roles than by default.
+    node may also have other roles than by default. Where they depend on the ports of the cluster, as addresses that are
+    advertised for what stands in front of a node do, `settings_of` is a function of the layout.
     """
 
     def __init__(
@@ -49,7 +54,7 @@ class Cluster:
         *,
         nodes: int = 3,
         settings: Mapping[str, str] | None = None,
-        settings_of: Mapping[int, Mapping[str, str]] | None = None,
+        settings_of: SettingsOf | Callable[[Layout], SettingsOf] | None = None,
     ) -> None:
         self.folder = Path(folder)
         random = SystemRandom()
@@ -61,11 +66,15 @@ class Cluster:
         self.nodes: dict[int, Node] = {}
         self._static: set[int] = set()
         """Nodes whose settings name the voters, which then are not in the log."""
+        if callable(settings_of):
+            settings_of = settings_of(self.layout)
         for node_id in self.layout.node_ids:
             data_dir = self.folder / f"node-{node_id}"
-            given = {**(settings or {}), **(settings_of or {}).get(node_id, {})}
-            properties = node_properties(self.layout, node_id, str(data_dir), given, machine="this-machine")
-            properties.update((settings_of or {}).get(node_id, {}))
+            own = (settings_of or {}).get(node_id, {})
+            properties = node_properties(
+                self.layout, node_id, str(data_dir), {**(settings or {}), **own}, machine="this-machine"
+            )
+            properties.update(own)
             if "controller.quorum.voters" in properties:
                 self._static.add(node_id)
             self.nodes[node_id] = Node(
