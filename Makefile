@@ -19,7 +19,7 @@ help:
 	@echo "make lint        ruff, mypy, import contracts"
 	@echo "make bench       tables and pictures of the ratios beside Apache Kafka (needs Java and Maven; says so without)"
 	@echo "make bench-full  the full grid"
-	@echo "make chaos       kills, full disks, slow clients, at length"
+	@echo "make chaos       kills, full disks, slow clients, cut links, on one node and on three and five, at length"
 	@echo "make interop     clients of other languages, Kafka's tools, Kafka as the oracle (says which toolchains are missing)"
 	@echo "make docs        the generated reference pages"
 
