@@ -150,6 +150,8 @@ class Broker:
             run_in_thread=self.run_in_thread,
         )
         self._lifecycle: BrokerLifecycle | None = None
+        self._previous_epoch = NO_EPOCH
+        """Of the last clean stop, if all that the folders hold was closed by it."""
 
     def _coordinator_environment(self) -> CoordinatorEnvironment:
         return CoordinatorEnvironment(
@@ -289,13 +291,14 @@ class Broker:
         def config_of(partition: TopicPartition) -> TopicConfig:
             return resolve_topic_config(image.configs.of_topic(partition.topic), self._settings.config)
 
-        return self._store.open(
+        self._previous_epoch = self._store.open(
             config_of,
             threads=self._environment.threads,
             threads_per_dir=self._settings.config.num_recovery_threads_per_data_dir,
             producer_expiration_ms=self._settings.config.producer_id_expiration_ms,
             on_progress=log_progress,
         )
+        return self._previous_epoch
 
     def _identity(self, endpoints: Sequence[Endpoint], previous_epoch: int) -> BrokerIdentity:
         return BrokerIdentity(
@@ -361,6 +364,9 @@ class Broker:
             await asyncio.gather(self._following, return_exceptions=True)
         await take_step(self._flusher.close())
         epoch = self._lifecycle.epoch if self._lifecycle is not None else NO_EPOCH
+        if epoch == NO_EPOCH:
+            # It was never registered in this life: what it had in sync when it last was, it still has.
+            epoch = self._previous_epoch
         offsets = {hosted.log: hosted.state.high_watermark.offset for hosted in self._replicas}
         await take_step(self.run_in_thread(self._store.close, offsets, epoch))
 
