@@ -28,10 +28,8 @@ class AcknowledgedRecordsAreKept:
         self._seen = 0
         self._open: list[SentBatch] = []
         """Not known to be acknowledged and committed yet."""
-        self._complaints = 0
 
     def observe(self, cluster: SimulatedCluster) -> None:  # noqa: ARG002 (others look at the nodes)
-        self._heed_complaints()
         batches = self._history.batches
         self._open += batches[self._seen :]
         self._seen = len(batches)
@@ -66,13 +64,6 @@ class AcknowledgedRecordsAreKept:
             f"{batch.partition}: {batch} were acknowledged at offset {batch.offset} at {batch.told_s:.3f} s, but what"
             f" is committed there is {there}"
         )
-
-    def _heed_complaints(self) -> None:
-        complaints = self._history.complaints
-        for complaint in complaints[self._complaints :]:
-            if complaint.promise == self.name:
-                raise Violation(self.name, f"{complaint.found}, at {complaint.at_s:.3f} s")
-        self._complaints = len(complaints)
 
 
 class _InSequence:

@@ -5,6 +5,10 @@ the other; when all answers are there, what was refused for now is sent again, i
 sequences, as Kafka's own producer does. A batch whose fate is unknown after `DELIVERY_TIMEOUT_S` is given up, with
 everything behind it: the lane takes a new producer id, for the next sequence may or may not be the one that the leader
 expects.
+
+The same goes for a batch that is refused as out of order though all before it are acknowledged. A leader remembers
+five batches of a producer, but only the last of them after a clean restart, as Kafka does: one that comes again may be
+in the log without being known any more.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from barnabas.net.frames import WireError
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 from barnabas.testing.simulator.load.batches import OutgoingBatch, attempt, make_batch
-from barnabas.testing.simulator.load.history import Complaint, Fate
+from barnabas.testing.simulator.load.history import Fate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -121,27 +125,15 @@ class _Lane:
 
     def _settle(self, waiting: deque[OutgoingBatch], errors: Sequence[Error | None]) -> bool:
         """Takes out what is acknowledged. False if the lane cannot go on: what is left will stay unknown."""
-        is_first = True
         for batch, error in zip(list(waiting), errors, strict=True):
             if error is Error.NONE:
                 waiting.remove(batch)
                 continue
             if error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER:
-                if is_first and waiting[0] is batch:
-                    self._complain(batch)
-                    return False
+                if waiting[0] is batch:
+                    return False  # see the module's docstring
             elif error is not None and not error.retriable:
                 batch.sent.fate = Fate.REFUSED
                 return False
-            is_first = False
         now_s = self._client.now_s
         return not waiting or now_s - waiting[0].first_sent_s < DELIVERY_TIMEOUT_S
-
-    def _complain(self, batch: OutgoingBatch) -> None:
-        self._history.complaints.append(
-            Complaint(
-                "acknowledged records are never lost",
-                f"{batch.sent} were refused as out of order in {self._partition}, though all before are acknowledged",
-                self._client.now_s,
-            )
-        )

@@ -232,14 +232,6 @@ class _Life:
             )
             if error is Error.NONE:
                 return
-            if error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER:
-                owner.history.complaints.append(
-                    Complaint(
-                        "acknowledged records are never lost",
-                        f"{batch.sent} were refused as out of order in {batch.sent.partition}",
-                        client.now_s,
-                    )
-                )
             if error is not None and not error.retriable:
                 batch.sent.fate = Fate.REFUSED if attempts == 0 else Fate.UNKNOWN
                 raise LifeOverError
