@@ -21,6 +21,7 @@ from barnabas.config.cluster_layout import (
     CLIENT_LISTENER,
     CONTROLLER_LISTENER,
     DECIDED,
+    NODES_FOR_MIN_ISR_OF_TWO,
     quorum_servers,
     replication_defaults,
     voter_count,
@@ -138,6 +139,7 @@ class SimulatedCluster:
             node.bury()
         for client in self.clients.values():
             client.loop.kill()
+            client.loop.forget()
 
     # ── how nodes are made ───────────────────────────────────────────────────────────────────────────────────
 
@@ -167,6 +169,7 @@ def node_properties(
     return {
         **replication_defaults(nodes),
         **SMALL_CLUSTER,
+        "min.insync.replicas": "2" if nodes >= NODES_FOR_MIN_ISR_OF_TWO else "1",
         **{name: value for name, value in given.items() if name not in DECIDED},
         "process.roles": ",".join(roles),
         "node.id": str(node_id),
