@@ -26,6 +26,7 @@ import heapq
 import inspect
 import logging
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, TypeVarTuple
 
 if TYPE_CHECKING:
@@ -222,6 +223,20 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             if inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
                 coroutine.close()  # it has no first step to be asked about
             self._kept.append(task)
+
+    def forget(self) -> None:
+        """Lets go of everything that a killed loop has kept. What Python runs of it then (`finally`, `except`) has no
+        effect: nobody is there any more."""
+        kept, self._kept = self._kept, []
+        asyncio._set_running_loop(self)  # noqa: SLF001
+        try:
+            for task in kept:
+                coroutine = task.get_coro()
+                while inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) != inspect.CORO_CLOSED:
+                    with suppress(BaseException):
+                        coroutine.close()
+        finally:
+            asyncio._set_running_loop(None)  # noqa: SLF001
 
     # ── callbacks and time ───────────────────────────────────────────────────────────────────────────────────
 

@@ -376,10 +376,15 @@ def full_disk(faults: Faults, chance: random.Random) -> End:
     faults.ends_uncleanly(node)
     faults.disk_fails(node)
     node.disk.capacity_bytes = node.disk.used_bytes + chance.randrange(SPARE_BYTES_MAX)
+    life = node.life
 
     def end() -> None:
         faults.disk_is_well(node)
         node.disk.capacity_bytes = None
+        if node.is_up and node.life != life:
+            # It has started since: a log that it could not repair for lack of space is offline until the next start.
+            faults.note(f"{node.name} is restarted, for its disk has space again")
+            node.stop()
 
     return end
 

@@ -125,6 +125,8 @@ class SimulatedNode:
         """Ends what still runs, because nobody is interested any more."""
         for loop in self._loops:
             loop.kill()
+        for loop in (*self._dead_loops, *self._loops):
+            loop.forget()
 
     async def _live(self, ports: Ports, loop: SimulatedLoop) -> None:
         node = self.node = await open_node(self.config, ports)

@@ -111,7 +111,7 @@ def _serve(connection: Connection[Any, Any], warm_up: Scenario, parts: Parts) ->
     try:
         simulate(warm_up, make_load=parts.make_load, make_invariants=parts.make_invariants)
         gc.collect()
-        gc.freeze()
+        gc.freeze()  # What is there now need not be copied for each run.
         while True:
             task = connection.recv()
             child, reading = _fork(task, parts)

@@ -1,0 +1,25 @@
+"""A hundred seeds without a broken promise. `make sim` looks at ten thousand."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim.commands import LIMIT_S, outcomes
+
+SEEDS_EACH = 10
+
+
+@pytest.mark.timeout(LIMIT_S)
+@pytest.mark.parametrize("first", range(1, 91, SEEDS_EACH))
+def test_three_nodes_keep_their_promises(first: int) -> None:
+    runs = outcomes("--seed", str(first), "--seeds", str(SEEDS_EACH))
+    assert [run["seed"] for run in runs] == list(range(first, first + SEEDS_EACH))
+    for run in runs:
+        assert run["simulated_seconds"] >= 60
+        assert sum(run["faults"].values()) >= 5
+        assert run["acknowledged_records"] >= 1_000
+
+
+@pytest.mark.timeout(LIMIT_S)
+def test_five_nodes_keep_their_promises() -> None:
+    assert len(outcomes("--nodes", "5", "--seed", "1001", "--seeds", str(SEEDS_EACH))) == SEEDS_EACH

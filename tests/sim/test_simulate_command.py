@@ -1,0 +1,84 @@
+"""What `barnabas simulate` says, and what it refuses."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.cli.command_line import EXIT_FAILED, EXIT_OK, EXIT_USAGE
+from tests.sim.commands import simulate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHORT = ("--seconds", "10", "--records", "50")
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--nodes", "0"], "--nodes"),
+        (["--nodes", "many"], "--nodes"),
+        (["--seed", "first"], "'first' is no seed"),
+        (["--seed", "-1"], "--seed"),
+        (["--seeds", "0"], "--seeds"),
+        (["--seconds", "1"], "at least 10 simulated seconds"),
+        (["--seconds", "soon"], "'soon' is not a number of seconds"),
+        (["--jobs", "0"], "--jobs"),
+        (["--sed", "1"], "--seed"),
+    ],
+)
+def test_words_that_make_no_sense_are_refused_in_one_line(words: list[str], complaint: str) -> None:
+    done = simulate(*words)
+    assert done.returncode == EXIT_USAGE
+    assert complaint in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    done = simulate("--config", "/nowhere/server.properties")
+    assert (done.returncode, done.stdout) == (EXIT_FAILED, "")
+    assert done.stderr == "barnabas: cannot read /nowhere/server.properties: No such file or directory\n"
+
+
+def test_a_setting_that_is_invalid_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitions=few\n")
+    done = simulate("--config", str(file))
+    assert done.returncode == EXIT_FAILED
+    assert "num.partitions" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_supplies_settings_and_its_listeners_and_folders_are_ignored(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("broker.session.timeout.ms=4000\nlisteners=PLAINTEXT://elsewhere:1\nlog.dirs=/nowhere\nnode.id=9\n")
+    done = simulate("--config", str(file), "--seed", "1", "--trace", *SHORT)
+    assert done.returncode == EXIT_OK, done.stdout + done.stderr
+    assert "elsewhere" not in done.stdout
+
+
+def test_a_summary_counts_faults_records_and_violations() -> None:
+    done = simulate("--seeds", "2", "--jobs", "2", *SHORT)
+    assert done.returncode == EXIT_OK, done.stdout + done.stderr
+    words = [line.split() for line in done.stdout.splitlines()]
+    assert ["violations", "0"] in words
+    assert ["seeds", "2"] in words
+    assert any(row[:2] == ["acknowledged", "records"] for row in words)
+    assert any(row[:3] == ["seeds", "per", "second"] for row in words)
+
+
+def test_a_broken_promise_is_told_with_its_trace_and_the_command_that_replays_it() -> None:
+    """That a million records are acknowledged in two minutes of simulated time is a promise that is sure to break."""
+    done = simulate("--seed", "3", "--seconds", "10", "--records", "1000000")
+    assert done.returncode == EXIT_FAILED
+    assert "  VIOLATION  " in done.stdout
+    assert "  FAULT  " in done.stdout
+    replay = done.stdout.splitlines()[-1]
+    assert replay.startswith("replay: barnabas simulate --seed 3 ")
+    again = simulate(*shlex.split(replay.partition(": barnabas simulate ")[2]))
+    assert again.returncode == EXIT_FAILED
+    violation = next(line for line in done.stdout.splitlines() if "  VIOLATION  " in line)
+    assert violation in again.stdout.splitlines()
