@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 # Nodes start in a third of the time when their byte code is there.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help setup java demo test lint bench bench-full chaos interop docs clean
+.PHONY: help setup java demo test lint bench bench-full chaos sim interop docs clean
 
 help:
 	@echo "make setup       the virtual environment with everything in it; the other targets do it by themselves"
@@ -20,6 +20,7 @@ help:
 	@echo "make bench       tables and pictures of the ratios beside Apache Kafka (needs Java and Maven; says so without)"
 	@echo "make bench-full  the full grid"
 	@echo "make chaos       kills, full disks, slow clients, cut links, on one node and on three and five, at length"
+	@echo "make sim         10,000 simulated clusters, each with faults, load and every promise checked (SEEDS=… for others)"
 	@echo "make interop     clients of other languages, Kafka's tools, Kafka as the oracle (says which toolchains are missing)"
 	@echo "make docs        the generated reference pages"
 
@@ -58,6 +59,11 @@ bench-full: setup
 
 chaos: java
 	@$(BIN)/python -m pytest tests/chaos tests/wire/test_fuzz.py --chaos=full
+
+# Two hours on two cores at the most: 1.4 s of CPU for a seed.
+SEEDS ?= 10000
+sim: setup
+	@$(BIN)/barnabas simulate --seeds $(SEEDS)
 
 interop: setup
 	@$(BIN)/python -m interop
