@@ -36,9 +36,9 @@ def all_invariants(history: History) -> list[Invariant]:
     return [
         OneQuorumLeaderPerEpoch(),
         OnePartitionLeaderPerEpoch(),
+        WatermarksNeverFall(history),
         CommittedMetadataIsKept(committed),
         ReplicasAreEqual(committed),
-        WatermarksNeverFall(history),
         ShownStaysReadable(history, committed),
         AcknowledgedRecordsAreKept(history, committed),
         NoDuplicates(committed),
