@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from barnabas.controller.decisions.activation import activation_records
-from barnabas.controller.decisions.broker_transitions import fence
+from barnabas.controller.decisions.broker_transitions import fence_in_parts
 from barnabas.controller.decisions.context import MAX_RECORDS_PER_BATCH, NO_GRACE, Context, DynamicLayers
 from barnabas.controller.decisions.controller_state import ControllerState, PartitionKey, PartitionSet
 from barnabas.controller.decisions.decide import decide
@@ -44,7 +44,7 @@ from barnabas.raft.snapshotter import Snapshotter
 from barnabas.raft.wire.quorum_api import describe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from barnabas.controller.decisions.context import ConfigRules, Settings
     from barnabas.controller.decisions.slices import Slicing
@@ -447,7 +447,7 @@ class QuorumController:
         interval_s = self._options.limits.idle_interval_ms / 1000
         while interval_s > 0:
             await asyncio.sleep(interval_s)
-            await self._append_in_background(lambda _: [VersionedRecord(m.NoOpRecord(), 0)])
+            await self._append_in_background(lambda _: [[VersionedRecord(m.NoOpRecord(), 0)]])
 
     async def _hold_elections(
         self, interval_s: float, candidates: Callable[[ControllerState], PartitionSet], elect: Elect
@@ -457,7 +457,7 @@ class QuorumController:
             keys = candidates(self._state).snapshot() if self._state is not None else ()
             for start in range(0, len(keys), RECORDS_AT_ONCE):
                 some = keys[start : start + RECORDS_AT_ONCE]
-                await self._append_in_background(lambda state, some=some: elect(state, self._settings, some))  # type: ignore[misc]
+                await self._append_in_background(lambda state, some=some: [elect(state, self._settings, some)])  # type: ignore[misc]
 
     async def _fence_expired_brokers(self) -> None:
         while True:
@@ -473,7 +473,7 @@ class QuorumController:
         state = self._state
         return state.expired_brokers(self._now_ms(), self._settings) if state else []
 
-    def _fence_an_expired_broker(self, state: ControllerState) -> Sequence[VersionedRecord]:
+    def _fence_an_expired_broker(self, state: ControllerState) -> Iterable[Sequence[VersionedRecord]]:
         expired = self._expired_brokers()
         if not expired:
             return ()
@@ -486,7 +486,7 @@ class QuorumController:
         else:
             reason = f"no heartbeat for {silent_ms} ms"
         logger.warning("fencing broker %d: %s", expired[0], reason)
-        return fence(state, self._settings, state.brokers[expired[0]])
+        return fence_in_parts(state, self._settings, state.brokers[expired[0]])
 
     def _ms_to_next_expiry(self) -> int:
         now_ms, timeout_ms = self._now_ms(), self._settings.session_timeout_ms
@@ -512,11 +512,19 @@ class QuorumController:
             self._state.disconnected(broker_id, connection, self._now_ms())
             self._has_lost_broker.set()
 
-    async def _append_in_background(self, make: Callable[[ControllerState], Sequence[VersionedRecord]]) -> bool:
-        """Appends records of the controller's own. Returns whether they were committed."""
+    async def _append_in_background(
+        self, make: Callable[[ControllerState], Iterable[Sequence[VersionedRecord]]]
+    ) -> bool:
+        """Appends records of the controller's own, which are made part by part. Returns whether they were committed."""
         try:
             async with self._deciding:
-                commits = await self._append_batches(make(self._active_state()))
+                state, breather = self._active_state(), Breather()
+                records: list[VersionedRecord] = []
+                for part in make(state):
+                    records += part
+                    await breather.pause_if_due()
+                    self._require_active(state)
+                commits = await self._append_batches(records)
             if commits:
                 await self._wait(commits)
         except KafkaError as error:

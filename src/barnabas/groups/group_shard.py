@@ -356,10 +356,15 @@ class GroupShard:
     def has_group(self, group_id: str) -> bool:
         return group_id in self._groups
 
+    def group_ids(self) -> list[str]:
+        return list(self._groups)
+
     def list_groups(
-        self, states_filter: Iterable[str], types_filter: Iterable[str]
+        self, states_filter: Iterable[str], types_filter: Iterable[str], group_ids: Iterable[str] | None = None
     ) -> list[m.ListGroupsResponse.ListedGroup]:
-        return group_views.list_groups(self._groups.values(), states_filter, types_filter)
+        """The groups that match: all, or those of some that are still there."""
+        ids = self._groups if group_ids is None else (each for each in group_ids if each in self._groups)
+        return group_views.list_groups((self._groups[group_id] for group_id in ids), states_filter, types_filter)
 
     def describe_groups(self, group_ids: Iterable[str], version: int) -> list[m.DescribeGroupsResponse.DescribedGroup]:
         return group_views.describe_groups(self._groups, group_ids, version)

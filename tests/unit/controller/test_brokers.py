@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.controller.decisions.broker_transitions import PARTITIONS_AT_ONCE, fence_in_parts
 from barnabas.controller.decisions.context import MAX_RECORDS_PER_BATCH
 from barnabas.metadata.image import NO_LEADER, RECOVERED, RECOVERING
 from barnabas.protocol import messages as m
@@ -188,6 +189,17 @@ def test_many_partitions_make_more_records_than_one_batch_holds() -> None:
     cluster.heartbeat(1, want_shut_down=True)
     assert len(cluster.last) == 15_001 > MAX_RECORDS_PER_BATCH
     assert not cluster.state.leads_any(1)
+
+
+def test_a_broker_of_very_many_partitions_is_fenced_in_parts_that_make_up_the_whole() -> None:
+    cluster = Cluster(brokers=2)
+    cluster.create_topic("t", 2 * PARTITIONS_AT_ONCE + 1, 2)
+    state, broker = cluster.state, cluster.state.brokers[1]
+    parts = list(fence_in_parts(state, cluster.settings, broker))
+    assert [len(part) for part in parts] == [PARTITIONS_AT_ONCE, PARTITIONS_AT_ONCE, 1, 1]
+    cluster.append([record for part in parts for record in part])
+    assert state.brokers[1].fenced
+    assert {(partition.leader, partition.isr) for partition in cluster.topic("t").partitions} == {(2, (2,))}
 
 
 @pytest.mark.parametrize(

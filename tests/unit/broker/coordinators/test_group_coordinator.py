@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas.broker.coordinators import sharded_coordinator
 from barnabas.broker.coordinators.group_coordinator import shard_settings
 from barnabas.config.values import ConfigError
 from barnabas.groups.classic.classic_members import ClientInfo
@@ -16,7 +17,10 @@ from tests.unit.broker.api.stand_ins import NODE_ID, a_config, a_topic
 from tests.unit.broker.coordinators.group_household import TOPIC, Household, household, until
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from barnabas.groups.group_shard import GroupShard
 
 ANOTHER_NODE = 2
 NO_OFFSET = -1
@@ -168,6 +172,29 @@ def test_groups_of_all_partitions_are_listed(tmp_path: Path) -> None:
             assert len(listed) == 2
             assert all(listed)
             assert {group.group_id for groups in listed for group in groups} == {f"g{n}" for n in range(10)}
+
+    asyncio.run(scenario())
+
+
+def test_very_many_groups_of_a_partition_are_listed_a_few_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharded_coordinator, "NAMES_AT_ONCE", 7)
+    read: list[int] = []
+
+    def listed(shard: GroupShard, group_ids: Sequence[str]) -> list[str]:
+        read.append(len(group_ids))
+        return [group.group_id for group in shard.list_groups([], [], group_ids)]
+
+    async def scenario() -> None:
+        async with household(tmp_path) as house:
+            names = [f"group-{number}" for number in range(50)]
+            await asyncio.gather(*[house.commit(name, 1) for name in names])
+            assert sorted(await house.groups.read_all_in_slices(lambda shard: shard.group_ids(), listed)) == sorted(
+                names
+            )
+            assert max(read) == 7
+            assert len(read) >= 8
 
     asyncio.run(scenario())
 

@@ -52,10 +52,12 @@ async def list_groups(
     try:
         states = narrowed((name.lower().strip() for name in request.states_filter), GROUP_STATES)
         types = narrowed((name.lower() for name in request.types_filter), GROUP_TYPES)
-        listed = await environment.groups.read_all(lambda shard: shard.list_groups(states, types))
+        listed = await environment.groups.read_all_in_slices(
+            lambda shard: shard.group_ids(), lambda shard, group_ids: shard.list_groups(states, types, group_ids)
+        )
     except KafkaError as failed:
         return m.ListGroupsResponse(error_code=failed.error)
-    return m.ListGroupsResponse(groups=[group for groups in listed for group in groups])
+    return m.ListGroupsResponse(groups=listed)
 
 
 def narrowed(names: Iterable[str], known: frozenset[str]) -> list[str]:
