@@ -21,6 +21,7 @@ from barnabas.controller.config_rules import BrokerConfigRules, controller_setti
 from barnabas.controller.controller_node import ControllerNode, ControllerOptions, Environment
 from barnabas.metadata.image import Endpoint
 from barnabas.net.peer import PeerEnvironment
+from barnabas.node.clock_watch import watch_clock
 from barnabas.node.controller_channel import ChannelSettings, QuorumChannel
 from barnabas.node.folders import Folders, open_folders
 from barnabas.node.listener_servers import ListenerServers
@@ -126,6 +127,7 @@ class Node:
             self._channel.on_new_way = self._broker.beat_now
         self._is_started = asyncio.Event()
         self._broker_stop: asyncio.Task[None] | None = None
+        self._watching_clock: asyncio.Task[None] | None = None
 
     def _make_controller(self, thread: LoopThread) -> ControllerNode:
         config, folders, ports = self._config, self._folders, self._ports
@@ -245,6 +247,7 @@ class Node:
             await self._start_quorum()
         else:
             await self._start_both(self._broker)
+        self._watching_clock = asyncio.create_task(watch_clock(self._ports.clock), name="clock watch")
         self._is_started.set()
 
     async def _start_both(self, broker: Broker) -> None:
@@ -292,6 +295,8 @@ class Node:
     async def stop(self) -> None:
         """A clean shutdown: leadership is handed over, clients are disconnected, everything is written and synced. If a
         step fails, the error is logged and the remaining steps are taken all the same."""
+        if self._watching_clock is not None:
+            self._watching_clock.cancel()
         await self.stop_broker()
         await self._take_step(self._channel.close())
         await self._take_step(self._quorum.stop())

@@ -84,6 +84,7 @@ class QuorumNode:
         self.cluster_id = CLUSTER_ID
         self.limits = quorum.limits
         self.publisher = ImagePublisher(CLUSTER_ID)
+        self.clock = SimulatedClock(quorum.scheduler)
 
     def format(self) -> None:
         voters = self.quorum.voters if self.quorum.kraft_version else None
@@ -128,7 +129,7 @@ class QuorumNode:
             self.publisher,
             RULES,
             self.disk,
-            SimulatedClock(self.quorum.scheduler),
+            self.clock,
             self.random,
             self.threads,
             self.failures.append,
@@ -146,7 +147,7 @@ class QuorumNode:
         environment = ObserverEnvironment(
             self.publisher,
             self.disk,
-            SimulatedClock(self.quorum.scheduler),
+            self.clock,
             self.random,
             self.threads,
             self.quorum.network.host(self.name),

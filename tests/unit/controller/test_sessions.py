@@ -203,6 +203,24 @@ def test_a_broker_that_is_cut_off_without_a_word_has_its_whole_session() -> None
     assert 6.0 <= seconds_until_fenced(quorum, broker) <= 10.0
 
 
+@pytest.mark.parametrize("grace_ms", [GRACE_MS, NO_GRACE])
+def test_clocks_that_jump_end_no_session_and_no_leadership(grace_ms: int) -> None:
+    quorum = started(grace_ms)
+    broker = RemoteBroker(quorum, 100)
+    broker.join(quorum.active)
+    active = quorum.active
+    epoch = active.controller.quorum_client.driver.epoch
+    hour_ms = 3_600_000
+    for node, jump_ms in zip(quorum.nodes.values(), (hour_ms, -hour_ms, 24 * hour_ms), strict=True):
+        node.clock.jump_ms(jump_ms)
+        quorum.run_for(3)
+        assert not broker.is_fenced
+    assert active.register(101) == Error.NONE
+    quorum.agree_on(100, 101)
+    assert active.controller.quorum_client.driver.epoch == epoch
+    quorum.check()
+
+
 def test_a_controller_that_hands_over_fences_nobody_whose_connection_moves() -> None:
     quorum = started(GRACE_MS)
     brokers = [RemoteBroker(quorum, number) for number in (100, 101)]
