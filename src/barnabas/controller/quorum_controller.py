@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from barnabas.controller.decisions.activation import activation_records
-from barnabas.controller.decisions.broker_transitions import fence_in_parts
+from barnabas.controller.decisions.broker_transitions import fence
 from barnabas.controller.decisions.context import MAX_RECORDS_PER_BATCH, NO_GRACE, Context, DynamicLayers
 from barnabas.controller.decisions.controller_state import ControllerState, PartitionKey, PartitionSet
 from barnabas.controller.decisions.decide import decide
@@ -278,7 +278,20 @@ class QuorumController:
             decision = decide(state, request, self._context())
             if decision.contact is not None:
                 state.touch(decision.contact)
-            return decision.response, await self._append_batches(decision.records)
+            records = [*decision.records, *await self._gather(state, decision.parts)]
+            return decision.response, await self._append_batches(records)
+
+    async def _gather(
+        self, state: ControllerState, parts: Iterable[Sequence[VersionedRecord]]
+    ) -> Sequence[VersionedRecord]:
+        """Records that are found part by part, with turns for others in between. Call it while deciding."""
+        breather = Breather()
+        records: list[VersionedRecord] = []
+        for part in parts:
+            records += part
+            await breather.pause_if_due()
+            self._require_active(state)
+        return records
 
     async def _when_committed(self, response: Message, commits: Sequence[asyncio.Future[int]]) -> Reply:
         if commits:
@@ -486,7 +499,7 @@ class QuorumController:
         else:
             reason = f"no heartbeat for {silent_ms} ms"
         logger.warning("fencing broker %d: %s", expired[0], reason)
-        return fence_in_parts(state, self._settings, state.brokers[expired[0]])
+        return fence(state, self._settings, state.brokers[expired[0]])
 
     def _ms_to_next_expiry(self) -> int:
         now_ms, timeout_ms = self._now_ms(), self._settings.session_timeout_ms
@@ -518,13 +531,8 @@ class QuorumController:
         """Appends records of the controller's own, which are made part by part. Returns whether they were committed."""
         try:
             async with self._deciding:
-                state, breather = self._active_state(), Breather()
-                records: list[VersionedRecord] = []
-                for part in make(state):
-                    records += part
-                    await breather.pause_if_due()
-                    self._require_active(state)
-                commits = await self._append_batches(records)
+                state = self._active_state()
+                commits = await self._append_batches(await self._gather(state, make(state)))
             if commits:
                 await self._wait(commits)
         except KafkaError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from barnabas.config.broker_config import BrokerConfig
@@ -75,13 +76,14 @@ class Cluster:
         decision = decide(self.state, request, self.context())
         if decision.contact is not None:
             self.state.touch(decision.contact)
-        self.append(list(decision.records))
-        self.last = [record.message for record in decision.records]
+        records = [*decision.records, *chain.from_iterable(decision.parts)]
+        self.append(records)
+        self.last = [record.message for record in records]
         return decision.response
 
     def expire_sessions(self) -> None:
         while expired := self.state.expired_brokers(self.now_ms, self.settings):
-            self.append(fence(self.state, self.settings, self.state.brokers[expired[0]]))
+            self.append(list(chain.from_iterable(fence(self.state, self.settings, self.state.brokers[expired[0]]))))
 
     def registration(self, broker_id: int, **fields: Any) -> m.BrokerRegistrationRequest:
         request = m.BrokerRegistrationRequest

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.controller.decisions.broker_transitions import PARTITIONS_AT_ONCE, fence_in_parts
+from barnabas.controller.decisions.broker_transitions import PARTITIONS_AT_ONCE, fence
 from barnabas.controller.decisions.context import MAX_RECORDS_PER_BATCH
 from barnabas.metadata.image import NO_LEADER, RECOVERED, RECOVERING
 from barnabas.protocol import messages as m
@@ -195,7 +195,7 @@ def test_a_broker_of_very_many_partitions_is_fenced_in_parts_that_make_up_the_wh
     cluster = Cluster(brokers=2)
     cluster.create_topic("t", 2 * PARTITIONS_AT_ONCE + 1, 2)
     state, broker = cluster.state, cluster.state.brokers[1]
-    parts = list(fence_in_parts(state, cluster.settings, broker))
+    parts = list(fence(state, cluster.settings, broker))
     assert [len(part) for part in parts] == [PARTITIONS_AT_ONCE, PARTITIONS_AT_ONCE, 1, 1]
     cluster.append([record for part in parts for record in part])
     assert state.brokers[1].fenced

@@ -7,6 +7,7 @@ for longer than its session. To stop, it asks for a controlled shutdown, and is 
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from barnabas.controller.decisions import broker_transitions
@@ -22,6 +23,8 @@ from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.uuids import to_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from barnabas.controller.decisions.context import Context, Settings
     from barnabas.controller.decisions.controller_state import ControllerState
     from barnabas.metadata.image import BrokerImage
@@ -57,25 +60,25 @@ def heartbeat(state: ControllerState, request: m.BrokerHeartbeatRequest, context
     registered_at = state.registered_at[broker.id]
     is_caught_up = request.current_metadata_offset >= registered_at
     response = m.BrokerHeartbeatResponse(is_caught_up=is_caught_up, is_fenced=broker.fenced)
-    records: list[VersionedRecord] = []
+    changes: Iterator[Sequence[VersionedRecord]] = iter(())
     settings = context.settings
     if broker.fenced:
         if request.want_shut_down:
             response.should_shut_down = True
         elif not request.want_fence and is_caught_up and not broker.in_controlled_shutdown:
             # A broker in controlled shutdown is unfenced only by a new registration.
-            records += broker_transitions.unfence(state, settings, broker)
+            changes = broker_transitions.unfence(state, settings, broker)
             response.is_fenced = False
     elif request.want_fence or (request.want_shut_down and _may_go(state, broker, session)):
-        records += broker_transitions.fence(state, settings, broker)
+        changes = broker_transitions.fence(state, settings, broker)
         response.is_fenced = True
         response.should_shut_down = request.want_shut_down
     elif request.want_shut_down and session.controlled_shutdown_offset == NO_OFFSET:
-        records += broker_transitions.begin_controlled_shutdown(state, settings, broker)
-    records += _offline_directories(state, request, broker, context)
-    records += _cordoned_directories(state, request, broker)
+        changes = broker_transitions.begin_controlled_shutdown(state, settings, broker)
+    folders = _offline_directories(state, request, broker, context)
+    folders += _cordoned_directories(state, request, broker)
     contact = Contact(broker.id, context.now_ms, request.current_metadata_offset)
-    return Decision(response, records, contact)
+    return Decision(response, contact=contact, parts=chain(changes, (folders,)))
 
 
 def unregister_broker(state: ControllerState, request: m.UnregisterBrokerRequest, context: Context) -> Decision:

@@ -1,4 +1,8 @@
-"""What happens to partitions when a broker is fenced, unfenced, shut down or lost."""
+"""What happens to partitions when a broker is fenced, unfenced, shut down or lost.
+
+A broker may hold very many of them: where that happens to a cluster at work, the records come in parts, so that whoever
+takes them can give others their turns. The state must stay as it is until the last part is taken.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,8 @@ if TYPE_CHECKING:
     from barnabas.controller.decisions.controller_state import ControllerState, PartitionKey
     from barnabas.metadata.image import BrokerImage
 
+    Parts = Iterator[Sequence[VersionedRecord]]
+
 FENCE = 1
 UNFENCE = -1
 ENTER_CONTROLLED_SHUTDOWN = 1
@@ -23,44 +29,43 @@ PARTITIONS_AT_ONCE = 200
 """What is looked at in one go where others are given their turns: a few milliseconds' work."""
 
 
-def fence(state: ControllerState, settings: Settings, broker: BrokerImage) -> list[VersionedRecord]:
+def fence(state: ControllerState, settings: Settings, broker: BrokerImage) -> Parts:
     """The broker leaves every ISR, then it is fenced."""
-    return [record for part in fence_in_parts(state, settings, broker) for record in part]
-
-
-def fence_in_parts(
-    state: ControllerState, settings: Settings, broker: BrokerImage
-) -> Iterator[Sequence[VersionedRecord]]:
-    """As `fence`, partition by partition in parts, for brokers that hold very many. The state must stay as it is until
-    the last part is taken."""
-    partitions = state.in_sync_partitions(broker.id)
-    for start in range(0, len(partitions), PARTITIONS_AT_ONCE):
-        some = partitions[start : start + PARTITIONS_AT_ONCE]
-        yield _leave(state, settings, broker.id, some, lost_broker_id=None)
+    yield from _leave_in_parts(state, settings, broker.id)
     change = m.BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=FENCE)
     yield [registration_change(change)]
 
 
-def unfence(state: ControllerState, settings: Settings, broker: BrokerImage) -> list[VersionedRecord]:
+def unfence(state: ControllerState, settings: Settings, broker: BrokerImage) -> Parts:
     """The broker may lead again: it is elected for leaderless partitions where it is a candidate."""
 
     def may_lead(broker_id: int) -> bool:
         return broker_id == broker.id or state.is_active(broker_id)
 
     change = m.BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=UNFENCE)
-    elections = _changes(state, settings, state.leaderless.snapshot(), may_lead, lambda isr: isr)
-    return [registration_change(change), *elections]
+    yield [registration_change(change)]
+    for some in _some_at_a_time(state.leaderless.snapshot()):
+        yield _changes(state, settings, some, may_lead, lambda isr: isr)
 
 
-def begin_controlled_shutdown(state: ControllerState, settings: Settings, broker: BrokerImage) -> list[VersionedRecord]:
+def begin_controlled_shutdown(state: ControllerState, settings: Settings, broker: BrokerImage) -> Parts:
     """The broker is shutting down: its partitions get other leaders where possible."""
-    records = []
     if not broker.in_controlled_shutdown:
         change = m.BrokerRegistrationChangeRecord(
             broker_id=broker.id, broker_epoch=broker.epoch, in_controlled_shutdown=ENTER_CONTROLLED_SHUTDOWN
         )
-        records.append(registration_change(change))
-    return records + leave_in_sync_sets(state, settings, broker.id)
+        yield [registration_change(change)]
+    yield from _leave_in_parts(state, settings, broker.id)
+
+
+def _leave_in_parts(state: ControllerState, settings: Settings, broker_id: int) -> Parts:
+    for some in _some_at_a_time(state.in_sync_partitions(broker_id)):
+        yield _leave(state, settings, broker_id, some, lost_broker_id=None)
+
+
+def _some_at_a_time(partitions: Sequence[PartitionKey]) -> Iterator[Sequence[PartitionKey]]:
+    for start in range(0, len(partitions), PARTITIONS_AT_ONCE):
+        yield partitions[start : start + PARTITIONS_AT_ONCE]
 
 
 def leave_in_sync_sets(state: ControllerState, settings: Settings, broker_id: int) -> list[VersionedRecord]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from barnabas.metadata.versions import VersionedRecord
     from barnabas.protocol import messages as m
@@ -115,3 +115,5 @@ class Decision(NamedTuple):
     response: Message
     records: Sequence[VersionedRecord] = ()
     contact: Contact | None = None
+    parts: Iterable[Sequence[VersionedRecord]] = ()
+    """Further records, which take a while to find: to be taken before anything else is decided."""
