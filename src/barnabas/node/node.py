@@ -243,11 +243,11 @@ class Node:
         """Returns when clients are served, or, without a broker, when the quorum has a leader that this node follows,
         if it is not itself. A folder that must not be used is rejected before anything is written."""
         self._quorum.open()
+        self._watching_clock = asyncio.create_task(watch_clock(self._ports.clock), name="clock watch")
         if self._broker is None:
             await self._start_quorum()
         else:
             await self._start_both(self._broker)
-        self._watching_clock = asyncio.create_task(watch_clock(self._ports.clock), name="clock watch")
         self._is_started.set()
 
     async def _start_both(self, broker: Broker) -> None:
