@@ -19,6 +19,7 @@ from tests.wire.groups import (
     join_request,
     leave,
     refused_join,
+    send_join,
     subscription,
     sync,
 )
@@ -74,6 +75,29 @@ def test_a_static_member_that_comes_back_with_another_preference_makes_the_group
     assert sync(old, {old.member_id: b""})[0] == Error.NONE
     assert join(group_connect(), offering("b", "range", "roundrobin")).generation == 1
     assert join(group_connect(), offering("b", "roundrobin", "range")).generation == 2
+
+
+def test_what_a_static_member_gave_up_stays_with_nobody_if_it_restarts_before_it_joins_again(
+    group_connect: Connect, group_connection: Connection, group: str
+) -> None:
+    """Cooperative rebalancing: a member that has given partitions up joins again, so that another gets them. If it
+    crashes before that, its successor finds a stable group and what its predecessor had kept: it has nothing to give
+    up, does not join again, and the group does not rebalance until something else makes it."""
+    connection = group_connect()
+    first = join(connection, join_request(group, instance_id="i"))
+    assert sync(first, {first.member_id: b"everything"}) == (Error.NONE, b"everything")
+    joining = send_join(group_connection, join_request(group))
+    wait_until(lambda: beat(first) == Error.REBALANCE_IN_PROGRESS, "the other joins")
+    again = join(connection, join_request(group, first.member_id, instance_id="i"))
+    other = joining()
+    assert again.leader == again.member_id == first.member_id
+    assert sync(again, {again.member_id: b"half of it", other.member_id: b"nothing yet"}) == (Error.NONE, b"half of it")
+    assert sync(other) == (Error.NONE, b"nothing yet")
+    owning_nothing = {"range": subscription("t", "u")}
+    successor = join(group_connect(), join_request(group, instance_id="i", protocols=owning_nothing))
+    assert (successor.generation, sync(successor)) == (again.generation, (Error.NONE, b"half of it"))
+    assert (beat(successor), beat(other)) == (Error.NONE, Error.NONE)
+    assert describe(group_connection, group).group_state == "Stable"
 
 
 def test_the_older_of_two_with_one_instance_id_is_fenced_while_it_waits(

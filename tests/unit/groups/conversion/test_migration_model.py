@@ -34,6 +34,7 @@ class ClassicClient:
         self.instance_id = instance_id
         self.member_id = ""
         self.owned: frozenset[int] = frozenset()
+        self.has_given_up = False
         self.rejoin()
 
     def rejoin(self) -> None:
@@ -41,6 +42,11 @@ class ClassicClient:
         self.joined: m.JoinGroupResponse | None = None
         self.syncing: int | None = None
         self.is_settled = False
+
+    @property
+    def owes_a_join(self) -> bool:
+        """Whether it has given partitions up, which another gets when it joins again, and it has not yet."""
+        return self.has_given_up and self.joined is None
 
     def hear_of(self, error: Error) -> None:
         """Of a member that is told to rejoin the partitions stay; of one that is not in the group any more not."""
@@ -92,6 +98,7 @@ class ClassicClient:
         has_lost = bool(self.owned - new)
         self.owned = new
         self.is_settled = True
+        self.has_given_up = has_lost
         if has_lost:
             self.rejoin()
 
@@ -173,10 +180,18 @@ class MigrationMachine(RuleBasedStateMachine):
         super().__init__()
         self.driver = Driver({"foo": len(PARTITIONS)}, **self.settings_of_groups)
         self.clients: list[ClassicClient | ConsumerClient | None] = [None] * len(INSTANCE_IDS)
+        self.is_join_owed = False
+        """Whether a static member crashed after it had given partitions up and before it joined again. Its successor
+        takes its place in a stable group without a rebalance, so that nobody gets them before the next one. Apache
+        Kafka does the same (`tests/wire/test_static_members.py`)."""
 
     @rule(index=CLIENTS, kind=st.sampled_from([ClassicClient, ConsumerClient]))
     def client_starts(self, index: int, kind: type[ClassicClient | ConsumerClient]) -> None:
         """A client that was there is gone without a word, as after a crash."""
+        before = self.clients[index]
+        is_in_classic_group = not isinstance(self.driver.shard._groups.get(GROUP), ConsumerGroup)
+        if isinstance(before, ClassicClient) and before.instance_id is not None and kind is ClassicClient:
+            self.is_join_owed |= before.owes_a_join and is_in_classic_group
         self.clients[index] = kind(self.driver, INSTANCE_IDS[index])
 
     @rule(index=CLIENTS, kind=st.sampled_from([ClassicClient, ConsumerClient]))
@@ -221,11 +236,20 @@ class MigrationMachine(RuleBasedStateMachine):
     @rule()
     def left_alone_the_group_settles(self) -> None:
         """Whoever is gone is missed at last, and whoever is there shares all partitions."""
-        for _ in range(2 * (REBALANCE_MS + SESSION_MS) // 2_000):
-            self.all_clients_go_on(rounds=1, pause_ms=2_000)
+        self._wait_until_everybody_is_missed_or_there()
+        if self.is_join_owed:
+            self.is_join_owed = False
+            for client in self.clients:
+                if isinstance(client, ClassicClient):
+                    client.rejoin()
+            self._wait_until_everybody_is_missed_or_there()
         present = [client for client in self.clients if client is not None]
         if present:
             assert sorted(partition for client in present for partition in client.owned) == sorted(PARTITIONS)
+
+    def _wait_until_everybody_is_missed_or_there(self) -> None:
+        for _ in range(2 * (REBALANCE_MS + SESSION_MS) // 2_000):
+            self.all_clients_go_on(rounds=1, pause_ms=2_000)
 
     @invariant()
     def nobody_reads_what_another_reads(self) -> None:
@@ -293,4 +317,24 @@ def test_a_group_that_comes_down_and_goes_up_again_knows_what_its_members_still_
     machine.client_starts(0, ConsumerClient)
     machine.one_client_goes_on(0, 1)
     machine.no_partition_is_given_twice()
+    machine.left_alone_the_group_settles()
+
+
+def test_what_a_static_member_gave_up_before_it_crashed_is_given_out_at_the_next_rebalance() -> None:
+    machine = MigrationMachine()
+    machine.client_starts(0, ClassicClient)
+    machine.left_alone_the_group_settles()
+    machine.client_starts(1, ClassicClient)
+    static = machine.clients[0]
+    assert isinstance(static, ClassicClient)
+    for _ in range(50):
+        if static.owes_a_join:
+            break
+        machine.all_clients_go_on(rounds=1, pause_ms=1_000)
+    assert static.owes_a_join
+    machine.client_starts(0, ClassicClient)
+    assert machine.is_join_owed
+    machine._wait_until_everybody_is_missed_or_there()
+    owned = [partition for client in machine.clients if client is not None for partition in client.owned]
+    assert len(owned) < len(PARTITIONS), "nobody has what the static member gave up"
     machine.left_alone_the_group_settles()
