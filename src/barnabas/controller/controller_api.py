@@ -21,7 +21,7 @@ from barnabas.net.large_requests import Cut, as_a_whole
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import APIS, ApiKey
 from barnabas.protocol.errors import Error
-from barnabas.protocol.refusals import CHANGES_MAX, refuse_too_many
+from barnabas.protocol.refusals import CHANGES_MAX, elections_as, refuse_too_many
 from barnabas.raft.wire.quorum_api import QUORUM_ROUTES
 
 if TYPE_CHECKING:
@@ -39,6 +39,12 @@ async def heartbeat(controller: QuorumController, request: m.BrokerHeartbeatRequ
     if caller.connection is not None:
         controller.heard_over(request, caller.connection)
     return (await controller.handle(request)).response
+
+
+async def elect_leaders(
+    controller: QuorumController, request: m.ElectLeadersRequest, caller: Caller
+) -> m.ElectLeadersResponse:
+    return elections_as(await decide(controller, request, caller), caller.api_version)
 
 
 def describe_versions(
@@ -82,11 +88,14 @@ CUTS: Mapping[int, Sequence[Cut]] = {
 """Where users' requests are cut if they ask for too much. What brokers send is refused where it has too many elements
 to be read in one go."""
 
+HANDLERS = {ApiKey.ELECT_LEADERS: elect_leaders}
+"""Those of requests whose response depends on its version."""
+
 CONTROLLER_ROUTES: dict[int, Route] = {
     api.key: Route(
         api.key,
         (api.min_version, api.max_version),
-        decide,
+        HANDLERS.get(api.key, decide),
         cuts=CUTS.get(api.key, ()),
         large_handler=as_a_whole(CHANGES_MAX, refuse_too_many),
     )

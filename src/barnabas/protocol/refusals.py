@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 CHANGES_MAX = 10_000
 """Records that a user's request may have the controller write, and so the topics or resources that it may name."""
+ELECTIONS_WITH_ONE_ERROR = 1
+"""The version of ElectLeaders from which on a response has an error besides those of partitions."""
 TOO_MANY_CHANGES = "Unable to perform excessively large batch operation."
 
 
@@ -80,12 +82,39 @@ def refusal(request: Message, error: KafkaError) -> Message:
                     for resource in request.resources
                 ]
             )
+        case m.ElectLeadersRequest():
+            return _refused_elections(request, code, message)
         case m.UnregisterBrokerRequest():
             return m.UnregisterBrokerResponse(error_code=code, error_message=message)
         case m.ControllerRegistrationRequest():
             return m.ControllerRegistrationResponse(error_code=code, error_message=message)
         case _:
             return _plain_refusal(request, code)
+
+
+def _refused_elections(request: m.ElectLeadersRequest, code: Error, message: str | None) -> m.ElectLeadersResponse:
+    """Both the request and each partition have the error: version 0 tells only those of partitions."""
+    result, of_topic = m.ElectLeadersResponse.PartitionResult, m.ElectLeadersResponse.ReplicaElectionResult
+    return m.ElectLeadersResponse(
+        error_code=code,
+        replica_election_results=[
+            of_topic(
+                topic=topic.topic,
+                partition_result=[
+                    result(partition_id=partition, error_code=code, error_message=message)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topic_partitions or ()
+        ],
+    )
+
+
+def elections_as(response: m.ElectLeadersResponse, version: int) -> m.ElectLeadersResponse:
+    """The response in a version of the API, of which the first has no error for the whole request."""
+    if version < ELECTIONS_WITH_ONE_ERROR:
+        response.error_code = Error.NONE
+    return response
 
 
 def _plain_refusal(request: Message, code: Error) -> Message:
@@ -96,7 +125,6 @@ def _plain_refusal(request: Message, code: Error) -> Message:
         "AllocateProducerIdsRequest": m.AllocateProducerIdsResponse,
         "AlterPartitionRequest": m.AlterPartitionResponse,
         "AssignReplicasToDirsRequest": m.AssignReplicasToDirsResponse,
-        "ElectLeadersRequest": m.ElectLeadersResponse,
         "DescribeQuorumRequest": m.DescribeQuorumResponse,
     }
     response: Message = responses[type(request).__name__](error_code=code)

@@ -13,6 +13,7 @@ from barnabas.broker.api.environments import AdminEnvironment
 from barnabas.broker.api.registry import handles
 from barnabas.net.large_requests import Cut
 from barnabas.protocol.api import ApiKey
+from barnabas.protocol.refusals import elections_as
 
 if TYPE_CHECKING:
     from barnabas.net.dispatch import Caller
@@ -38,7 +39,7 @@ async def elect_leaders(
     environment: AdminEnvironment, request: m.ElectLeadersRequest, caller: Caller
 ) -> m.ElectLeadersResponse:
     response: m.ElectLeadersResponse = await forward_within(environment, request, caller, request.timeout_ms)
-    return response
+    return elections_as(response, caller.api_version)
 
 
 @handles(ApiKey.UNREGISTER_BROKER, AdminEnvironment, versions=(0, 0))
