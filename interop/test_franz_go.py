@@ -50,7 +50,7 @@ def test_only_what_is_committed_is_read_by_who_asks_for_that(franz_go: Program, 
 
 @ON_BOTH
 def test_a_group_session_commits_output_and_place_together(franz_go: Program, topic: str, group: str) -> None:
-    seen = franz_go.run("group-session", topic=topic, group=group, records=20)
+    seen = franz_go.run("group-session", topic=topic, group=group, records=20, batch=5)
     assert seen["output"] == [f"value-{i:02}" for i in range(20)]
     assert (seen["offset"], seen["ends"][:2]) == (20, [False, True])
 

@@ -25,6 +25,7 @@ type arguments struct {
 	Codec    string `json:"codec"`
 	Balancer string `json:"balancer"`
 	Records  int    `json:"records"`
+	Batch    int    `json:"batch"`
 }
 
 type scenario func(ctx context.Context, broker string, args arguments) (any, error)

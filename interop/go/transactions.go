@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sort"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
-
-const batchRecords = 5
 
 func newProducer(broker, topic string, options ...kgo.Opt) (*kgo.Client, error) {
 	options = append(options, kgo.TransactionalID(topic), kgo.DefaultProduceTopic(topic))
@@ -53,8 +52,8 @@ func commitAndAbort(ctx context.Context, broker string, args arguments) (any, er
 	return map[string]any{"committed": committed, "all": all}, err
 }
 
-// groupSession reads, writes and commits its place in one transaction, and aborts every other time. A transaction that
-// its coordinator ended, as it moved meanwhile, counts as aborted.
+// groupSession reads, writes and commits its place in one transaction, and aborts every other time. Where the client
+// gives up, because it cannot reach a coordinator that was killed, a new session goes on from the place of the group.
 func groupSession(ctx context.Context, broker string, args arguments) (any, error) {
 	input, output := args.Topic+"-input", args.Topic+"-output"
 	for _, topic := range []string{input, output} {
@@ -65,31 +64,35 @@ func groupSession(ctx context.Context, broker string, args arguments) (any, erro
 	if err := fillInput(ctx, broker, input, args.Records); err != nil {
 		return nil, err
 	}
-	session, err := kgo.NewGroupTransactSession(
-		kgo.SeedBrokers(seeds(broker)...),
-		kgo.TransactionalID(args.Group),
-		kgo.ConsumerGroup(args.Group),
-		kgo.ConsumeTopics(input),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.DefaultProduceTopic(output),
-		kgo.RequireStableFetchOffsets())
+	session, err := newSession(broker, args.Group, input, output)
 	if err != nil {
 		return nil, err
 	}
+	defer func() { session.Close() }()
 	ends := []bool{}
 	for committed := 0; committed < args.Records; {
-		count, ended, err := sessionTurn(ctx, session, len(ends)%2 == 1)
-		if err != nil {
-			session.Close()
-			return nil, err
-		}
-		ends = append(ends, ended)
-		if ended {
+		count, ended, err := sessionTurn(ctx, session, args.Batch, len(ends)%2 == 1)
+		ends = append(ends, ended && err == nil)
+		if err == nil && ended {
 			committed += count
 		}
+		if err == nil {
+			continue
+		}
+		fmt.Fprintln(os.Stderr, "a new session after:", err)
+		session.Close()
+		if session, err = newSession(broker, args.Group, input, output); err != nil {
+			return nil, err
+		}
+		if err := takeOver(ctx, session.Client()); err != nil {
+			return nil, err
+		}
+		place, err := groupOffset(ctx, broker, args.Group, input)
+		if err != nil {
+			return nil, err
+		}
+		committed = int(max(place, 0))
 	}
-	session.Close()
 	written, err := readValues(ctx, broker, output, args.Records, kgo.ReadCommitted())
 	if err != nil {
 		return nil, err
@@ -99,9 +102,21 @@ func groupSession(ctx context.Context, broker string, args arguments) (any, erro
 	return map[string]any{"ends": ends, "output": written, "offset": offset}, err
 }
 
+func newSession(broker, group, input, output string) (*kgo.GroupTransactSession, error) {
+	return kgo.NewGroupTransactSession(
+		kgo.SeedBrokers(seeds(broker)...),
+		kgo.TransactionalID(group),
+		kgo.ConsumerGroup(group),
+		kgo.ConsumeTopics(input),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.DefaultProduceTopic(output),
+		kgo.RequireStableFetchOffsets())
+}
+
 // sessionTurn copies some records in one transaction, and tells how many and whether it was committed.
-func sessionTurn(ctx context.Context, session *kgo.GroupTransactSession, commits bool) (int, bool, error) {
-	fetches := session.PollRecords(ctx, batchRecords)
+func sessionTurn(ctx context.Context, session *kgo.GroupTransactSession, batch int, commits bool) (int, bool, error) {
+	fetches := session.PollRecords(ctx, batch)
 	if err := fetches.Err(); err != nil {
 		var left *kgo.ErrGroupSession
 		if errors.As(err, &left) {

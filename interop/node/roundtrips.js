@@ -7,6 +7,7 @@ const { using, createTopic, until, read } = require('./common');
 const PARTITIONS = 3;
 const RECORDS = 300;
 const STEADY_BATCH = 2;
+const PATIENT = { initialRetryTime: 100, maxRetryTime: 1000, retries: 60 };
 const codecs = { none: CompressionTypes.None, gzip: CompressionTypes.GZIP };
 
 async function roundTrip(kafka, { topic, codec }) {
@@ -31,7 +32,7 @@ async function roundTrip(kafka, { topic, codec }) {
 // takes over, the call returns without having written what was for the dead one.
 async function steadyWrites(kafka, { topic, records }) {
   await createTopic(kafka, topic, PARTITIONS);
-  return using(kafka.producer({ idempotent: true, maxInFlightRequests: 1 }), async (producer) => {
+  return using(kafka.producer({ idempotent: true, maxInFlightRequests: 1, retry: PATIENT }), async (producer) => {
     for (let sent = 0; sent < records; sent += PARTITIONS * STEADY_BATCH) {
       for (let partition = 0; partition < PARTITIONS; partition += 1) {
         const messages = [];

@@ -134,7 +134,7 @@ def test_a_session_of_franz_go_goes_on_without_its_coordinator(
 ) -> None:
     """The group and the transactions in which it commits have the same name."""
     with ThreadPoolExecutor(1) as threads:
-        copying = threads.submit(franz_go.run, "group-session", topic=topic, group=group, records=RECORDS)
+        copying = threads.submit(franz_go.run, "group-session", topic=topic, group=group, records=RECORDS, batch=20)
         wait_for_some(three_nodes, f"{topic}-output", partitions=1)
         with without(three_nodes, coordinator_of(three_nodes, group)):
             seen = copying.result()
