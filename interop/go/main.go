@@ -99,6 +99,18 @@ func createTopic(ctx context.Context, broker, topic string, partitions int32) er
 	})
 }
 
+// retried makes attempts until one succeeds, or the deadline passes: a new client whose first seed is dead may give up.
+func retried[T any](ctx context.Context, attempt func() (T, error)) (T, error) {
+	for {
+		found, err := attempt()
+		if err == nil || ctx.Err() != nil {
+			return found, err
+		}
+		fmt.Fprintln(os.Stderr, "tried again after:", err)
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
 // until returns when the condition holds, and says what was waited for when the deadline passes first.
 func until(ctx context.Context, what string, condition func() (bool, error)) error {
 	for {

@@ -87,17 +87,19 @@ func groupSession(ctx context.Context, broker string, args arguments) (any, erro
 		if err := takeOver(ctx, session.Client()); err != nil {
 			return nil, err
 		}
-		place, err := groupOffset(ctx, broker, args.Group, input)
+		place, err := retried(ctx, func() (int64, error) { return groupOffset(ctx, broker, args.Group, input) })
 		if err != nil {
 			return nil, err
 		}
 		committed = int(max(place, 0))
 	}
-	written, err := readValues(ctx, broker, output, args.Records, kgo.ReadCommitted())
+	written, err := retried(ctx, func() ([]string, error) {
+		return readValues(ctx, broker, output, args.Records, kgo.ReadCommitted())
+	})
 	if err != nil {
 		return nil, err
 	}
-	offset, err := groupOffset(ctx, broker, args.Group, input)
+	offset, err := retried(ctx, func() (int64, error) { return groupOffset(ctx, broker, args.Group, input) })
 	sort.Strings(written)
 	return map[string]any{"ends": ends, "output": written, "offset": offset}, err
 }
