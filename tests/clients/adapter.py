@@ -74,6 +74,13 @@ class ProducerOptions:
     idempotent: bool = False
     linger_ms: int = 5
     max_request_bytes: int = 4_000_000
+    request_timeout_ms: int = 20_000
+    """How long a node that says nothing is waited for."""
+    delivery_timeout_ms: int = int(DEADLINE_S * 1000)
+    """How long a record is sent again and again; aiokafka sends it without end where it is idempotent, and else for
+    `request_timeout_ms`."""
+    retries: int = 2_147_483_647
+    """How often at most; aiokafka counts nothing."""
 
 
 PRODUCER = ProducerOptions()
@@ -89,6 +96,7 @@ class ConsumerOptions:
     max_partition_bytes: int = 1_048_576
     out_of_range: Literal["earliest", "latest", "error"] = "error"
     isolation: Isolation = "read_uncommitted"
+    rack: str = ""
 
 
 CONSUMER = ConsumerOptions()
@@ -101,6 +109,15 @@ class Consumer(AbstractContextManager["Consumer"], Protocol):
         """Up to `count` records: fewer only when the deadline passed first."""
 
     def seek(self, offset: int) -> None: ...
+
+
+class Producer(Protocol):
+    """A producer that stays connected from one call to the next."""
+
+    def send(self, topic: str, messages: Sequence[Message], partition: int | None = None) -> list[Delivery]:
+        """Send all, wait for all, raise the first error."""
+
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +223,8 @@ class Client(Protocol):
         options: ProducerOptions = PRODUCER,
     ) -> list[Delivery]:
         """Send all, wait for all, raise the first error."""
+
+    def producer(self, options: ProducerOptions = PRODUCER) -> Producer: ...
 
     def consumer(
         self, topic: str, start: Start, *, partition: int = 0, options: ConsumerOptions = CONSUMER

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -50,6 +51,49 @@ def _error(failure: BaseException) -> ClientError:
     if isinstance(failure, aiokafka.errors.ProducerFenced):
         return ClientError(_PRODUCER_FENCED, str(failure))  # of which the library keeps no code
     return ClientError(getattr(failure, "errno", -1), str(failure))
+
+
+class AiokafkaProducer:
+    """Its event loop stands still between the calls."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._runner = asyncio.Runner()
+        self._producer = self._runner.run(_started(make))
+
+    def send(self, topic: str, messages: Sequence[Message], partition: int | None = None) -> list[Delivery]:
+        try:
+            return self._runner.run(self._send(topic, messages, partition))
+        except aiokafka.errors.KafkaError as failure:
+            raise _error(failure) from failure
+
+    def close(self) -> None:
+        try:
+            self._runner.run(self._producer.stop())
+        finally:
+            self._runner.close()
+
+    async def _send(self, topic: str, messages: Sequence[Message], partition: int | None) -> list[Delivery]:
+        futures = [
+            await self._producer.send(
+                topic,
+                message.value,
+                message.key,
+                partition,
+                message.timestamp_ms,
+                list(message.headers),
+            )
+            for message in messages
+        ]
+        async with asyncio.timeout(DEADLINE_S):
+            delivered = [await future for future in futures]
+        return [Delivery(-1, -1) if d is None else Delivery(d.partition, d.offset) for d in delivered]
+
+
+async def _started(make: Callable[[], Any]) -> Any:
+    """A client has to be made where its event loop runs."""
+    client = make()
+    await client.start()
+    return client
 
 
 class AiokafkaConsumer:
@@ -115,7 +159,7 @@ class AiokafkaGroupConsumer:
         self.assignments: list[set[Partition]] = []
         self.revocations: list[set[Partition]] = []
         self._runner = asyncio.Runner()
-        self._consumer = self._runner.run(self._open(make))
+        self._consumer = self._runner.run(_started(make))
         pattern = [topic for topic in topics if topic.startswith("^")]
         wanted = {"pattern": "|".join(pattern)} if pattern else {"topics": list(topics)}
         self._consumer.subscribe(listener=_Listener(self), **wanted)
@@ -160,18 +204,13 @@ class AiokafkaGroupConsumer:
         finally:
             self._runner.close()
 
-    async def _open(self, make: Callable[[], Any]) -> Any:
-        consumer = make()
-        await consumer.start()
-        return consumer
-
 
 class AiokafkaTransactionalProducer:
     """Its event loop stands still between the calls."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._runner = asyncio.Runner()
-        self._producer = self._call(self._open(make))
+        self._producer = self._call(_started(make))
 
     def begin(self) -> None:
         self._call(self._producer.begin_transaction())
@@ -194,11 +233,6 @@ class AiokafkaTransactionalProducer:
             self._call(self._producer.stop())
         finally:
             self._runner.close()
-
-    async def _open(self, make: Callable[[], Any]) -> Any:
-        producer = make()
-        await producer.start()
-        return producer
 
     async def _send(self, topic: str, messages: Sequence[Message], partition: int) -> None:
         for future in [await self._producer.send(topic, each.value, each.key, partition) for each in messages]:
@@ -246,7 +280,24 @@ class AiokafkaClient:
         partition: int | None = None,
         options: ProducerOptions = PRODUCER,
     ) -> list[Delivery]:
-        return asyncio.run(self._produce(topic, messages, partition, options))
+        with contextlib.closing(self.producer(options)) as producer:
+            return producer.send(topic, messages, partition)
+
+    def producer(self, options: ProducerOptions = PRODUCER) -> AiokafkaProducer:
+        def make() -> Any:
+            return aiokafka.AIOKafkaProducer(
+                bootstrap_servers=self._bootstrap,
+                compression_type=None if options.codec == "none" else options.codec,
+                enable_idempotence=options.idempotent,
+                linger_ms=options.linger_ms,
+                max_request_size=options.max_request_bytes,
+                max_batch_size=options.max_request_bytes,
+                acks="all" if options.acks == -1 else options.acks,
+                request_timeout_ms=options.request_timeout_ms,
+                **_QUICK,
+            )
+
+        return AiokafkaProducer(make)
 
     def consumer(
         self, topic: str, start: Start, *, partition: int = 0, options: ConsumerOptions = CONSUMER
@@ -365,40 +416,6 @@ class AiokafkaClient:
         found = self._admin("list_consumer_group_offsets", group)
         return {(of.topic, of.partition): at.offset for of, at in found.items()}
 
-    async def _produce(
-        self, topic: str, messages: Sequence[Message], partition: int | None, options: ProducerOptions
-    ) -> list[Delivery]:
-        producer = aiokafka.AIOKafkaProducer(
-            bootstrap_servers=self._bootstrap,
-            compression_type=None if options.codec == "none" else options.codec,
-            enable_idempotence=options.idempotent,
-            linger_ms=options.linger_ms,
-            max_request_size=options.max_request_bytes,
-            max_batch_size=options.max_request_bytes,
-            acks="all" if options.acks == -1 else options.acks,
-            **_QUICK,
-        )
-        await producer.start()
-        try:
-            futures = [
-                await producer.send(
-                    topic,
-                    message.value,
-                    message.key,
-                    partition,
-                    message.timestamp_ms,
-                    list(message.headers),
-                )
-                for message in messages
-            ]
-            async with asyncio.timeout(DEADLINE_S):
-                delivered = [await future for future in futures]
-        except aiokafka.errors.KafkaError as failure:
-            raise _error(failure) from failure
-        finally:
-            await producer.stop()
-        return [Delivery(-1, -1) if d is None else Delivery(d.partition, d.offset) for d in delivered]
-
     def _consumer(self, options: ConsumerOptions) -> Any:
         return aiokafka.AIOKafkaConsumer(
             bootstrap_servers=self._bootstrap,
@@ -409,6 +426,7 @@ class AiokafkaClient:
             max_partition_fetch_bytes=options.max_partition_bytes,
             auto_offset_reset="none" if options.out_of_range == "error" else options.out_of_range,
             isolation_level=options.isolation,
+            client_rack=options.rack,
             metadata_max_age_ms=1000,
             **_QUICK,
         )

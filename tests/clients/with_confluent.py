@@ -44,6 +44,8 @@ POLLED_MAX = 10_000
 ADMIN_REQUEST_MS = 20_000
 """Less than a test waits, so that a request for a node that is gone, and that was not sent yet, fails and is not
 just late."""
+_SOCKET_SLACK_MS = 1_000
+"""A node answers a produce that timed out there; the connection should not be given up just before."""
 _START = {"beginning": OFFSET_BEGINNING, "end": OFFSET_END}
 _QUICK = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "retry.backoff.ms": 20, "log_level": 0}
 
@@ -56,7 +58,10 @@ def producer_config(bootstrap: str, options: ProducerOptions) -> dict[str, Any]:
         "enable.idempotence": options.idempotent,
         "linger.ms": options.linger_ms,
         "message.max.bytes": options.max_request_bytes,
-        "message.timeout.ms": int(DEADLINE_S * 1000),
+        "request.timeout.ms": options.request_timeout_ms,
+        "socket.timeout.ms": options.request_timeout_ms + _SOCKET_SLACK_MS,
+        "message.timeout.ms": options.delivery_timeout_ms,
+        "message.send.max.retries": options.retries,
         "topic.metadata.refresh.interval.ms": 1000,
         **_QUICK,
     }
@@ -74,6 +79,7 @@ def consumer_config(bootstrap: str, options: ConsumerOptions) -> dict[str, Any]:
         "max.partition.fetch.bytes": options.max_partition_bytes,
         "auto.offset.reset": options.out_of_range,
         "isolation.level": options.isolation,
+        "client.rack": options.rack,
         "topic.metadata.refresh.interval.ms": 1000,
         **_QUICK,
     }
@@ -85,6 +91,45 @@ def _raise(error: Any) -> None:
 
 def _error(failure: KafkaException) -> ClientError:
     return ClientError(failure.args[0].code(), failure.args[0].str())
+
+
+class ConfluentProducer:
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._producer = confluent_kafka.Producer(dict(config))
+
+    def send(self, topic: str, messages: Sequence[Message], partition: int | None = None) -> list[Delivery]:
+        outcomes: dict[int, Any] = {}
+
+        def noting(number: int) -> Callable[[Any, Any], None]:
+            return lambda error, delivered: outcomes.__setitem__(number, error or delivered)
+
+        for number, message in enumerate(messages):
+            extra: dict[str, Any] = {}
+            if partition is not None:
+                extra["partition"] = partition
+            if message.timestamp_ms is not None:
+                extra["timestamp"] = message.timestamp_ms
+            try:
+                self._producer.produce(
+                    topic,
+                    message.value,
+                    message.key,
+                    headers=list(message.headers),
+                    on_delivery=noting(number),
+                    **extra,
+                )
+            except KafkaException as failure:
+                _raise(failure.args[0])
+            self._producer.poll(0)
+        unsent = self._producer.flush(DEADLINE_S)
+        assert unsent == 0, f"{unsent} messages were neither delivered nor failed"
+        for outcome in outcomes.values():
+            if isinstance(outcome, confluent_kafka.KafkaError):
+                _raise(outcome)
+        return [Delivery(m.partition(), -1 if m.offset() is None else m.offset()) for _, m in sorted(outcomes.items())]
+
+    def close(self) -> None:
+        self._producer.purge()
 
 
 class ConfluentConsumer:
@@ -281,37 +326,10 @@ class ConfluentClient:
         partition: int | None = None,
         options: ProducerOptions = PRODUCER,
     ) -> list[Delivery]:
-        config = producer_config(self._bootstrap, options) | {"partitioner": "murmur2_random"}
-        producer = confluent_kafka.Producer(config)
-        outcomes: dict[int, Any] = {}
+        return self.producer(options).send(topic, messages, partition)
 
-        def noting(number: int) -> Callable[[Any, Any], None]:
-            return lambda error, delivered: outcomes.__setitem__(number, error or delivered)
-
-        for number, message in enumerate(messages):
-            extra: dict[str, Any] = {}
-            if partition is not None:
-                extra["partition"] = partition
-            if message.timestamp_ms is not None:
-                extra["timestamp"] = message.timestamp_ms
-            try:
-                producer.produce(
-                    topic,
-                    message.value,
-                    message.key,
-                    headers=list(message.headers),
-                    on_delivery=noting(number),
-                    **extra,
-                )
-            except KafkaException as failure:
-                _raise(failure.args[0])
-            producer.poll(0)
-        unsent = producer.flush(DEADLINE_S)
-        assert unsent == 0, f"{unsent} messages were neither delivered nor failed"
-        for outcome in outcomes.values():
-            if isinstance(outcome, confluent_kafka.KafkaError):
-                _raise(outcome)
-        return [Delivery(m.partition(), -1 if m.offset() is None else m.offset()) for _, m in sorted(outcomes.items())]
+    def producer(self, options: ProducerOptions = PRODUCER) -> ConfluentProducer:
+        return ConfluentProducer(producer_config(self._bootstrap, options) | {"partitioner": "murmur2_random"})
 
     def bare_producer(self, config: Mapping[str, Any]) -> confluent_kafka.Producer:
         """librdkafka's own producer, for a test that watches single deliveries."""
@@ -385,7 +403,10 @@ class ConfluentClient:
         config = producer_config(self._bootstrap, PRODUCER) | {
             "transactional.id": transactional_id,
             "transaction.timeout.ms": timeout_ms,
-            "message.timeout.ms": min(timeout_ms, int(DEADLINE_S * 1000)),  # librdkafka wants it not above
+            # librdkafka wants neither above it
+            "message.timeout.ms": min(timeout_ms, PRODUCER.delivery_timeout_ms),
+            "socket.timeout.ms": min(timeout_ms, PRODUCER.request_timeout_ms),
+            "request.timeout.ms": min(timeout_ms, PRODUCER.request_timeout_ms),
             "enable.idempotence": True,
         }
         return ConfluentTransactionalProducer(config)

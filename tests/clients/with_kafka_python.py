@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.net.inet import KafkaNetSocket
 from kafka.structs import OffsetAndMetadata
 
 from tests.clients.adapter import (
@@ -33,9 +35,15 @@ from tests.clients.adapter import (
 from tests.clients.adapter import TopicPartition as Partition
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-_QUICK = {"reconnect_backoff_ms": 20, "reconnect_backoff_max_ms": 200, "retry_backoff_ms": 20}
+_QUICK = {
+    "reconnect_backoff_ms": 20,
+    "reconnect_backoff_max_ms": 200,
+    "retry_backoff_ms": 20,
+    "proxy_url": "closing://",
+}
 _POLL_MS = 500
 _JOIN_MS = 5000
 """How long a poll lasts at least if the member joins its group in it. The answer to a join that comes between two polls
@@ -48,8 +56,48 @@ _ASSIGNORS = {
 }
 
 
+class _ClosingSocket(KafkaNetSocket):  # type: ignore[misc]
+    """There is no proxy. By itself, the library does not close a socket that it could not connect."""
+
+    SCHEMES = ("closing",)
+
+    async def sock_connect(self, net: Any, sock: socket.socket, sockaddr: Any, timeout_at: float | None = None) -> Any:
+        try:
+            return await super().sock_connect(net, sock, sockaddr, timeout_at=timeout_at)
+        except BaseException:
+            sock.close()
+            raise
+
+
 def _error(failure: BaseException) -> ClientError:
     return ClientError(getattr(failure, "errno", -1), str(failure))
+
+
+class KafkaPythonProducer:
+    def __init__(self, producer: Any) -> None:
+        self._producer = producer
+
+    def send(self, topic: str, messages: Sequence[Message], partition: int | None = None) -> list[Delivery]:
+        try:
+            futures = [
+                self._producer.send(
+                    topic,
+                    value=message.value,
+                    key=message.key,
+                    headers=list(message.headers),
+                    partition=partition,
+                    timestamp_ms=message.timestamp_ms,
+                )
+                for message in messages
+            ]
+            self._producer.flush(DEADLINE_S)
+            delivered = [future.get(DEADLINE_S) for future in futures]
+        except kafka.errors.KafkaError as failure:
+            raise _error(failure) from failure
+        return [Delivery(metadata.partition, metadata.offset) for metadata in delivered]
+
+    def close(self) -> None:
+        self._producer.close(DEADLINE_S)
 
 
 class KafkaPythonConsumer:
@@ -217,34 +265,24 @@ class KafkaPythonClient:
         partition: int | None = None,
         options: ProducerOptions = PRODUCER,
     ) -> list[Delivery]:
-        producer = kafka.KafkaProducer(
-            bootstrap_servers=self._bootstrap,
-            acks=options.acks,
-            compression_type=None if options.codec == "none" else options.codec,
-            enable_idempotence=options.idempotent,
-            linger_ms=options.linger_ms,
-            max_request_size=options.max_request_bytes,
-            **_QUICK,
+        with contextlib.closing(self.producer(options)) as producer:
+            return producer.send(topic, messages, partition)
+
+    def producer(self, options: ProducerOptions = PRODUCER) -> KafkaPythonProducer:
+        return KafkaPythonProducer(
+            kafka.KafkaProducer(
+                bootstrap_servers=self._bootstrap,
+                acks=options.acks,
+                compression_type=None if options.codec == "none" else options.codec,
+                enable_idempotence=options.idempotent,
+                linger_ms=options.linger_ms,
+                max_request_size=options.max_request_bytes,
+                request_timeout_ms=options.request_timeout_ms,
+                delivery_timeout_ms=options.delivery_timeout_ms,
+                retries=options.retries,
+                **_QUICK,
+            )
         )
-        try:
-            futures = [
-                producer.send(
-                    topic,
-                    value=message.value,
-                    key=message.key,
-                    headers=list(message.headers),
-                    partition=partition,
-                    timestamp_ms=message.timestamp_ms,
-                )
-                for message in messages
-            ]
-            producer.flush(DEADLINE_S)
-            delivered = [future.get(DEADLINE_S) for future in futures]
-        except kafka.errors.KafkaError as failure:
-            raise _error(failure) from failure
-        finally:
-            producer.close(DEADLINE_S)
-        return [Delivery(metadata.partition, metadata.offset) for metadata in delivered]
 
     def consumer(
         self, topic: str, start: Start, *, partition: int = 0, options: ConsumerOptions = CONSUMER
@@ -374,6 +412,7 @@ class KafkaPythonClient:
             max_partition_fetch_bytes=options.max_partition_bytes,
             auto_offset_reset="none" if options.out_of_range == "error" else options.out_of_range,
             isolation_level=options.isolation,
+            client_rack=options.rack,
             metadata_max_age_ms=1000,
             **_QUICK,
         )
