@@ -37,18 +37,8 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Nodes 1 to 3 are controllers, 4 is a broker, as their settings say."""
-    folder = tmp_path_factory.mktemp("roles")
-    cluster = Cluster(folder, nodes=4, settings=QUICK)
-    for voter in cluster.layout.voters:
-        make_controller_only(cluster, voter.node_id, voter.port)
-    with cluster:
+    with Cluster(tmp_path_factory.mktemp("roles"), nodes=4, controllers=(1, 2, 3), settings=QUICK) as cluster:
         yield cluster
-
-
-def make_controller_only(cluster: Cluster, node_id: int, port: int) -> None:
-    file = cluster.config_file(node_id)
-    lines = [line for line in file.read_text().splitlines() if not line.startswith(("process.roles=", "listeners="))]
-    file.write_text("\n".join([*lines, "process.roles=controller", f"listeners=CONTROLLER://127.0.0.1:{port}"]))
 
 
 def test_controllers_serve_no_clients_and_a_broker_has_no_vote(shared: Cluster) -> None:

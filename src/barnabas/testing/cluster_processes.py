@@ -20,7 +20,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from barnabas.config.cluster_layout import make_layout, node_properties, quorum_servers, voter_count
+from barnabas.config.cluster_layout import (
+    CONTROLLER_LISTENER,
+    make_layout,
+    node_properties,
+    quorum_servers,
+    voter_count,
+)
 from barnabas.config.initial_controllers import format_initial_controllers
 from barnabas.config.properties import format_properties
 from barnabas.ports import SystemRandom
@@ -29,7 +35,7 @@ from barnabas.testing.node_process import START_DEADLINE_S, STOP_DEADLINE_S, Nod
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from types import TracebackType
 
     from barnabas.config.cluster_layout import Layout
@@ -43,9 +49,11 @@ FORMAT_DEADLINE_S: Final = 30.0
 class Cluster:
     """Nodes with the ids 1 … `nodes`; the first of them are voters as well as brokers, as by `barnabas start --nodes`.
 
-    `settings` are those of all nodes; `settings_of` those of single ones, by id, which win over all others: with them a
-    node may also have other roles than by default. Where they depend on the ports of the cluster, as addresses that are
-    advertised for what stands in front of a node do, `settings_of` is a function of the layout.
+    There are as many voters as that command would choose, or `voters`. Those in `controllers` are voters only, so that
+    any number of brokers can be killed, and the quorum lives on. `settings` are those of all nodes; `settings_of` those
+    of single ones, by id, which win over all others: with them a node may also have other roles than by default. Where
+    they depend on the ports of the cluster, as addresses that are advertised for what stands in front of a node do,
+    `settings_of` is a function of the layout.
     """
 
     def __init__(
@@ -53,16 +61,18 @@ class Cluster:
         folder: str | os.PathLike[str],
         *,
         nodes: int = 3,
+        voters: int | None = None,
+        controllers: Collection[int] = (),
         settings: Mapping[str, str] | None = None,
         settings_of: SettingsOf | Callable[[Layout], SettingsOf] | None = None,
     ) -> None:
         self.folder = Path(folder)
         random = SystemRandom()
-        voters = voter_count(nodes)
-        self._reservations = [reserved_port() for _ in range(nodes + voters)]
+        self._reservations = [reserved_port() for _ in range(nodes + voter_count(nodes))]
         ports = [each.getsockname()[1] for each in self._reservations]
-        directory_ids = [random.uuid() for _ in range(voters)]
-        self.layout = make_layout(uuids.to_text(random.uuid()), HOST, nodes, ports, directory_ids)
+        directory_ids = [random.uuid() for _ in range(voter_count(nodes))]
+        layout = make_layout(uuids.to_text(random.uuid()), HOST, nodes, ports, directory_ids)
+        self.layout = layout._replace(voters=layout.voters[:voters])
         self.nodes: dict[int, Node] = {}
         self._static: set[int] = set()
         """Nodes whose settings name the voters, which then are not in the log."""
@@ -74,6 +84,8 @@ class Cluster:
             properties = node_properties(
                 self.layout, node_id, str(data_dir), {**(settings or {}), **own}, machine="this-machine"
             )
+            if node_id in controllers:
+                properties |= self._of_controller(node_id)
             properties.update(own)
             if "controller.quorum.voters" in properties:
                 self._static.add(node_id)
@@ -201,6 +213,10 @@ class Cluster:
         deadline = time.monotonic() + deadline_s
         for node in stopping:
             node.wait_until_stopped(deadline_s=max(deadline - time.monotonic(), 0.1))
+
+    def _of_controller(self, node_id: int) -> dict[str, str]:
+        (port,) = (voter.port for voter in self.layout.voters if voter.node_id == node_id)
+        return {"process.roles": "controller", "listeners": f"{CONTROLLER_LISTENER}://{HOST}:{port}"}
 
     def _write_config(self, node_id: int, properties: Mapping[str, str]) -> Path:
         self.folder.mkdir(parents=True, exist_ok=True)
