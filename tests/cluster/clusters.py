@@ -13,12 +13,15 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from confluent_kafka.admin._metadata import PartitionMetadata
 
     from barnabas.testing.cluster_processes import Cluster
 
 DEADLINE_S = 15.0
+WHOLE_S = 60.0
 QUICK = {
     "broker.heartbeat.interval.ms": "200",
     "broker.session.timeout.ms": "1500",
@@ -71,6 +74,66 @@ def create_topic(client: AdminClient, name: str, partitions: int = 3, *, deadlin
     """Raises if the topic was not created; one that exists already was created by an attempt before."""
     new = NewTopic(name, partitions, 1)
     client.create_topics([new], operation_timeout=deadline_s, request_timeout=deadline_s)[name].result(deadline_s + 1)
+
+
+def create_replicated(
+    cluster: Cluster,
+    name: str,
+    partitions: int = 3,
+    *,
+    assignment: Sequence[Sequence[int]] | None = None,
+    **config: str,
+) -> None:
+    """A topic of three replicas, in sync everywhere; with an assignment, on these brokers, of which the first leads.
+    Settings are named with underscores."""
+    settings = {key.replace("_", "."): value for key, value in config.items()}
+    placed: dict[str, Any] = {"replication_factor": 3}
+    if assignment is not None:
+        partitions, placed = len(assignment), {"replica_assignment": [list(brokers) for brokers in assignment]}
+    new = NewTopic(name, partitions, config=settings, **placed)
+    client = AdminClient({"bootstrap.servers": running(cluster), "log_level": 0})
+    client.create_topics([new])[name].result(DEADLINE_S)
+    wait_until(lambda: in_sync(cluster, name) == [3] * partitions, f"all replicas of {name} are in sync")
+
+
+def described(cluster: Cluster, topic: str, at: int | None = None) -> list[PartitionMetadata]:
+    """The partitions of a topic, as this broker, or one of those that run, knows them; none while it does not know the
+    topic."""
+    bootstrap = running(cluster) if at is None else cluster[at].bootstrap
+    client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    partitions = client.list_topics(topic, timeout=DEADLINE_S).topics[topic].partitions
+    return [partitions[index] for index in sorted(partitions)]
+
+
+def in_sync(cluster: Cluster, topic: str) -> list[int]:
+    """How many replicas of each partition are in sync."""
+    return [len(partition.isrs) for partition in described(cluster, topic)]
+
+
+def leader_of(cluster: Cluster, topic: str, partition: int = 0) -> int:
+    """The id of the broker that leads the partition, -1 if there is none."""
+    leader: int = described(cluster, topic)[partition].leader
+    return leader
+
+
+def is_whole(cluster: Cluster) -> bool:
+    """Whether every replica of every partition is in sync, as every broker sees it."""
+    return all(is_whole_at(cluster[node_id].bootstrap) for node_id in serving(cluster))
+
+
+def is_whole_at(bootstrap: str) -> bool:
+    found = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=DEADLINE_S)
+    partitions = [partition for topic in found.topics.values() for partition in topic.partitions.values()]
+    return all(
+        partition.leader in partition.isrs and set(partition.isrs) == set(partition.replicas)
+        for partition in partitions
+    )
+
+
+def make_whole(cluster: Cluster) -> None:
+    """Starts the nodes that do not run, and waits until no replica lags: the next test finds what this one found."""
+    cluster.start()
+    wait_until(lambda: is_whole(cluster), "all replicas are in sync", WHOLE_S)
 
 
 def topics(client: AdminClient) -> dict[str, int]:
