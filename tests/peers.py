@@ -31,14 +31,19 @@ SHORT_LIVED: Mapping[str, str] = {"spark.driver.extraJavaOptions": "-XX:TieredSt
 quarter of the processor time, and pay it back after hours."""
 
 
-class Peer(Protocol):
+class Reachable(Protocol):
+    """What clients can connect to, be it one broker or several."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+
+class Peer(Reachable, Protocol):
     """A broker process of its own with a data folder of its own."""
 
     data_dir: Path
     port: int
 
-    @property
-    def bootstrap(self) -> str: ...
     @property
     def pid(self) -> int: ...
     def start(self) -> Any: ...

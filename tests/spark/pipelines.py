@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from tests.peers import Peer
+    from tests.peers import Reachable
 
 
 class Batches:
@@ -31,7 +31,7 @@ class Batches:
         return [value for batch in self.batches for value in batch]
 
 
-def source(spark: SparkSession, node: Peer, **options: str) -> DataFrame:
+def source(spark: SparkSession, node: Reachable, **options: str) -> DataFrame:
     given = {"kafka.bootstrap.servers": node.bootstrap, **options}
     return spark.readStream.format("barnabas").options(**given).load()
 

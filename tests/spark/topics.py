@@ -14,7 +14,7 @@ from tests.peers import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tests.peers import Peer
+    from tests.peers import Peer, Reachable
 
 
 LONG_AGO_MS = 1_600_000_000_000
@@ -37,7 +37,7 @@ def add_partitions(node: Peer, topic: str, total: int) -> None:
     admin.create_partitions([NewPartitions(topic, total)])[topic].result(30)
 
 
-def produce(node: Peer, topic: str, values: Iterable[object], partition: int = 0, **fields: Any) -> None:
+def produce(node: Reachable, topic: str, values: Iterable[object], partition: int = 0, **fields: Any) -> None:
     """Values as text, in order, into one partition."""
     producer = Producer({"bootstrap.servers": node.bootstrap, "linger.ms": 0})
     for value in values:
