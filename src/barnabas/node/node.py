@@ -25,6 +25,7 @@ from barnabas.node.clock_watch import watch_clock
 from barnabas.node.controller_channel import ChannelSettings, QuorumChannel
 from barnabas.node.folders import Folders, open_folders
 from barnabas.node.listener_servers import ListenerServers
+from barnabas.node.stall_watch import StallWatch
 from barnabas.raft.image_publisher import ImagePublisher
 from barnabas.raft.observer import ObserverEnvironment, ObserverOptions, QuorumObserver
 from barnabas.raft.quorum_client import QuorumIdentity
@@ -126,6 +127,7 @@ class Node:
         if self._broker is not None:
             self._channel.on_new_way = self._broker.beat_now
         self._is_started = asyncio.Event()
+        self._stall_watch = StallWatch(self.loop, config.node_id)
         self._broker_stop: asyncio.Task[None] | None = None
         self._watching_clock: asyncio.Task[None] | None = None
 
@@ -248,6 +250,7 @@ class Node:
             await self._start_quorum()
         else:
             await self._start_both(self._broker)
+        self._stall_watch.start()
         self._is_started.set()
 
     async def _start_both(self, broker: Broker) -> None:
@@ -297,6 +300,7 @@ class Node:
         step fails, the error is logged and the remaining steps are taken all the same."""
         if self._watching_clock is not None:
             self._watching_clock.cancel()
+        self._stall_watch.stop()
         await self.stop_broker()
         await self._take_step(self._channel.close())
         await self._take_step(self._quorum.stop())
