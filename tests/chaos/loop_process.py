@@ -40,7 +40,7 @@ ANSWER_S = 20.0
 WATCH_S = 0.5
 END_S = 90.0
 ASK_AGAIN_S = 1.0
-TURN_S_MAX = 30.0
+TURN_S_MAX = 15.0
 """librdkafka forgets a broker that is no longer in the cluster's metadata, and with it a request that waits for that
 broker: send_offsets_to_transaction then never returns, whatever its timeout. A worker that hangs begins anew."""
 TRANSACTION_TIMEOUT_MS = 10_000

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Make = Callable[["Scene"], "Fault"]
 
 GROUP_KEY, TRANSACTION_KEY = 0, 1
-UNNOTICED_S = (0.3 * SESSION_S, 0.8 * SESSION_S)
+UNNOTICED_S = (0.5 * SESSION_S, 0.9 * SESSION_S)
 BEYOND_SESSION_S = (3.0 * SESSION_S, 4.0 * SESSION_S)
 """Long enough for the fencing of a broker even if another controller must be elected first, which starts the
 sessions anew."""
@@ -117,7 +117,7 @@ def stop(scene: Scene, kind: str, range_s: tuple[float, float]) -> Fault:
         begin=lambda: nodes.cluster.pause(victim),
         heal=lambda: nodes.cluster.resume(victim),
         hold_s=scene.between(range_s),
-        signs=_missed(nodes, victim) if range_s is BEYOND_SESSION_S else (),
+        signs=(Sign("stood still", (victim,)), *(_missed(nodes, victim) if range_s is BEYOND_SESSION_S else ())),
     )
 
 

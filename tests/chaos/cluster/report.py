@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rich import box
+from rich.console import Console
 from rich.table import Table
 
 from tests.chaos.cluster import measures
@@ -19,20 +20,23 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from rich.console import Console
-
     from tests.chaos.cluster.traffic import Acknowledgements
 
 KIND_HEADINGS = (
     "fault",
     "times",
     "held",
-    "longest gap of a partition: median",
+    "gap of a partition",
     "worst",
-    "nothing acknowledged at all: worst",
-    "in sync again after the end: median",
+    "of all, worst",
+    "in sync again",
     "worst",
 )
+KIND_NOTE = (
+    "Medians unless it says worst. Gap: the longest time around a fault in which a partition, or all of them, "
+    "acknowledged nothing. In sync again: after the end of the fault."
+)
+TABLE_WIDTH_MIN = 120
 
 
 @dataclass(slots=True)
@@ -109,12 +113,12 @@ class Report:
 
 
 def show(report: Report, console: Console) -> None:
-    table = Table(title=report.title(), box=box.SIMPLE)
+    table = Table(title=report.title(), caption=KIND_NOTE, box=box.SIMPLE)
     for number, heading in enumerate(KIND_HEADINGS):
-        table.add_column(heading, justify="left" if number == 0 else "right", max_width=22)
+        table.add_column(heading, justify="left" if number == 0 else "right", no_wrap=True)
     for each in measures.by_kind(report.effects()):
         table.add_row(*kind_cells(each))
-    console.print(table)
+    Console(width=max(console.width, TABLE_WIDTH_MIN)).print(table)
     for line in report.summary():
         console.print(line, style="bold red" if line.startswith("WRONG") else "")
     for line in report.violations:
@@ -138,6 +142,7 @@ def markdown(report: Report) -> str:
     rows = [KIND_HEADINGS, ("---", *["---:"] * (len(KIND_HEADINGS) - 1))]
     lines = [f"# {report.title()}", "", *(f"- {line}" for line in report.summary()), ""]
     lines += [_row(row) for row in (*rows, *(kind_cells(each) for each in measures.by_kind(report.effects())))]
+    lines += ["", KIND_NOTE]
     lines += ["", "## Every fault", "", _row(("at", "what", "held", "partitions with a gap", "longest gap", "in sync"))]
     lines.append(_row(("---:", "---", "---:", "---:", "---:", "---:")))
     lines += [_row(_effect_cells(each)) for each in report.effects()]

@@ -62,7 +62,8 @@ def _run(nodes: Nodes, options: RunOptions, report: Report, say: Say) -> None:
         nodes.await_whole(kinds.WHOLE_S_MAX)
         report.began_at = time.monotonic()
         scene = kinds.Scene(nodes, chance, NUMBERS, group_of("classic"), f"{group_of('classic')}-0")
-        say(f"{options.nodes} nodes are ready, seed {options.seed}: faults for {options.duration_s:.0f} s")
+        say(f"{options.nodes} nodes are ready, seed {options.seed}")
+        load.await_progress()
         try:
             for kind in _drawn(options, chance, report.began_at):
                 happened = _let(kinds.KINDS[kind](scene), nodes, load, report)
@@ -115,8 +116,9 @@ def _let(fault: Fault, nodes: Nodes, load: Load, report: Report) -> Happened:
 
 def _progress(happened: Happened, load: Load, options: RunOptions) -> str:
     processed = ", ".join(f"{name} loop {count:,}" for name, count in load.processed().items())
+    of = f" of {options.duration_s:.0f}" if options.duration_s else ""
     return (
-        f"[{happened.processing_s:4.0f} of {options.duration_s:.0f} s] {happened.kind}: {happened.what}; held for "
+        f"[{happened.processing_s:4.0f}{of} s] {happened.kind}: {happened.what}; held for "
         f"{happened.healed_s - happened.began_s:.1f} s, in sync {happened.whole_s - happened.healed_s:.1f} s later; "
         f"{load.count_acknowledged():,} acknowledged, {processed}"
     )
