@@ -104,7 +104,7 @@ def test_a_paused_node_does_nothing_and_goes_on_where_it_was(cluster: SimulatedC
 
 def test_a_clean_stop_ends_without_a_failure_and_leaves_its_mark(cluster: SimulatedCluster) -> None:
     node = cluster.nodes[2]
-    ended = []
+    ended: list[SimulatedNode] = []
     node.on_ended = ended.append
     node.stop()
     cluster.run_until(lambda: not node.is_up, limit_s=30)

@@ -27,6 +27,7 @@ import inspect
 import logging
 from collections import deque
 from contextlib import suppress
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, TypeVarTuple
 
 if TYPE_CHECKING:
@@ -63,9 +64,30 @@ class Descriptor(Protocol):
 class _Timer(asyncio.TimerHandle):
     """A callback in the scheduler's queue. What it uses of asyncio is private, except to those who write loops."""
 
+    __slots__ = ()
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: SimulatedLoop,
+        context: Context | None,
+    ) -> None:
+        # The same as asyncio does, in one place: there are tens of thousands in a simulated minute.
+        self._when = when
+        self._callback = callback
+        self._args = args
+        self._loop = loop
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
+        self._scheduled = False
+        self._repr = None
+        self._source_traceback = None
+
     def run(self, running: SimulatedLoop | None) -> SimulatedLoop | None:
         """Has the callback run on its loop. Takes the loop that asyncio takes for the running one, and returns that."""
-        loop: SimulatedLoop = self._loop  # type: ignore[attr-defined]
+        loop: SimulatedLoop = self._loop
         if self._cancelled or loop.is_dead:
             return running
         if loop.held is not None:
@@ -130,9 +152,10 @@ class Scheduler:
         """Lets so much time pass."""
         end = self.now + seconds
         running = None
+        ready, step = self._ready, self._step
         try:
-            while self._ready or self._advance(end):
-                running = self._step(running)
+            while ready or self._advance(end):
+                running = step(running)
         finally:
             asyncio._set_running_loop(None)  # noqa: SLF001
         self.now = end

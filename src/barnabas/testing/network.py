@@ -70,6 +70,8 @@ class SimulatedNetwork:
     def __init__(self, scheduler: Scheduler, seed: int) -> None:
         self.scheduler = scheduler
         self.trace: deque[str] = deque(maxlen=TRACE_MAX)
+        self.is_traced = True
+        """May be switched off by whoever has no use for the trace: it is a line for every piece."""
         self.delay = Delay()
         """May be replaced at any time."""
         self.loss = 0.0
@@ -158,7 +160,8 @@ class SimulatedNetwork:
     # ── for hosts and sockets ────────────────────────────────────────────────────────────────────────────────
 
     def note(self, what: str) -> None:
-        self.trace.append(f"{self.scheduler.now:.6f} {what}")
+        if self.is_traced:
+            self.trace.append(f"{self.scheduler.now:.6f} {what}")
 
     def is_open(self, source: SimulatedHost, target: SimulatedHost) -> bool:
         return source.is_up and target.is_up and (source.name, target.name) not in self._cuts
@@ -552,7 +555,8 @@ class SimulatedSocket:
             return
         _, piece = self._under_way.popleft()
         self._under_way_bytes -= len(piece)
-        self._network.note(f"{self} {len(piece) or 'end'}")
+        if self._network.is_traced:
+            self._network.note(f"{self} {len(piece) or 'end'}")
         if not self._under_way:
             self.host.senders.pop(self, None)
         self._deliver_later()

@@ -77,6 +77,7 @@ class SimulatedCluster:
         self.scheduler = Scheduler()
         self.trace = Trace(self.scheduler, is_on=is_traced)
         self.network = SimulatedNetwork(self.scheduler, seed)
+        self.network.is_traced = False
         self.random = SeededRandom(f"{seed} cluster")
         self.cluster_id = uuids.to_text(random_id(self.random))
         self.voters = tuple(
