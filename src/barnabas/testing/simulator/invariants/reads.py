@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.protocol.batch import read_header
+from barnabas.protocol.batch import iter_headers, read_header
+from barnabas.testing.simulator.invariants.committed_logs import describe
 from barnabas.testing.simulator.protocols import Violation
 
 if TYPE_CHECKING:
@@ -55,13 +56,13 @@ class ShownStaysReadable:
                 f"{read.partition}: {source} asked for offset {read.offset} and was shown {first.base_offset} first",
             )
         end = read.last_stable_offset if read.is_committed_only else read.high_watermark
+        for _, header in iter_headers(read.records):
+            if header.next_offset > end:
+                raise Violation(
+                    self.name,
+                    f"{read.partition}: {source} was shown {describe(header)} at offset {header.base_offset}, but may"
+                    f" see only what is before {end}",
+                )
         contradiction = self._committed.of(read.partition).learn(read.records, FOR_EVER, source)
         if contradiction is not None:
             raise Violation(self.name, contradiction)
-        last = max(self._committed.of(read.partition).end, 0)
-        if first.base_offset >= end:
-            raise Violation(
-                self.name,
-                f"{read.partition}: {source} was shown offset {first.base_offset}, but may see only what is before"
-                f" {end}; the log is known up to {last}",
-            )
