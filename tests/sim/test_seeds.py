@@ -21,5 +21,7 @@ def test_three_nodes_keep_their_promises(first: int) -> None:
 
 
 @pytest.mark.timeout(LIMIT_S)
-def test_five_nodes_keep_their_promises() -> None:
-    assert len(outcomes("--nodes", "5", "--seed", "1001", "--seeds", str(SEEDS_EACH))) == SEEDS_EACH
+@pytest.mark.parametrize(("nodes", "seeds"), [(1, 3), (2, 3), (5, 10)])
+def test_clusters_of_other_sizes_keep_their_promises(nodes: int, seeds: int) -> None:
+    runs = outcomes("--nodes", str(nodes), "--seed", "1001", "--seeds", str(seeds))
+    assert [run["seed"] for run in runs] == list(range(1001, 1001 + seeds))
