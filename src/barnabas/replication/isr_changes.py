@@ -208,7 +208,10 @@ class IsrChanges:
             proposal, answer.leader_epoch, answer.partition_epoch, map(BrokerId, answer.isr), hosted.monotonic_ms()
         )
         hosted.isr_changed(has_moved=has_moved)
-        self._consider_again(hosted)
+        if hosted.isr_changes is self:
+            # Whoever was expelled may have caught up meanwhile, and has no reason to ask again.
+            self._candidates[hosted] = None
+            self._consider_again(hosted)
 
     def _consider_again(self, hosted: HostedPartition) -> None:
         if hosted in self._candidates and not self._is_closed:

@@ -214,3 +214,16 @@ def test_a_partition_that_is_no_longer_led_here_is_forgotten(tmp_path: Any) -> N
     house.scheduler.run_for(5)
     assert len(house.controller.requests) == count
     house.loop.run(house.changes.close(), limit_s=1)
+
+
+def test_a_follower_that_catches_up_while_it_is_expelled_is_admitted_again(tmp_path: Any) -> None:
+    """It has everything, so nothing is sent to it any more, and its fetches do not name the partition again."""
+    house = House(tmp_path, 1, ME, OTHER)
+    house.fetch(0)
+    house.call(lambda: house.partitions[0].append(batch(b"v"), 1))
+    house.controller.gate.clear()
+    house.run_until(lambda: len(house.controller.requests) == 1)
+    house.fetch(0)
+    house.call(house.controller.gate.set)
+    house.run_until(lambda: len(house.controller.requests) == 2)
+    house.run_until(lambda: house.isr() == {ME, OTHER})
