@@ -38,8 +38,8 @@ RESTART_S: Final = 1.0
 """After so long a process that ended by itself is started again."""
 RESET_EVERY_S: Final = 0.7
 SLOW_DISK_S: Final = (0.05, 1.0)
-CLOCK_OFF_MS_MAX: Final = 6 * 3600 * 1000
-"""Less than after what records, offsets and idempotent producers are forgotten."""
+CLOCK_OFF_MS_MAX: Final = 45 * 60 * 1000
+"""Less than what a record may be ahead of its leader (`log.message.timestamp.after.max.ms`, an hour)."""
 SPARE_BYTES_MAX: Final = 4096
 """What still fits on a disk that runs full."""
 
