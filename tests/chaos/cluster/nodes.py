@@ -19,7 +19,7 @@ from confluent_kafka.cimpl import NewTopic
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 from barnabas.testing.cluster_processes import HOST, Cluster, reserved_port
-from tests.chaos import disks
+from tests import disks
 from tests.chaos.cluster.links import Door, Links
 from tests.wire.connection import ClosedError, Connection
 
