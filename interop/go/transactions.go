@@ -84,7 +84,8 @@ func groupSession(ctx context.Context, broker string, args arguments) (any, erro
 		if session, err = newSession(broker, args.Group, input, output); err != nil {
 			return nil, err
 		}
-		if err := takeOver(ctx, session.Client()); err != nil {
+		taken := func() (bool, error) { return true, takeOver(ctx, session.Client()) }
+		if _, err := retried(ctx, taken); err != nil {
 			return nil, err
 		}
 		place, err := retried(ctx, func() (int64, error) { return groupOffset(ctx, broker, args.Group, input) })
