@@ -71,13 +71,12 @@ class Load:
             for protocol, sink in SINKS.items():
                 workers = loop(bootstrap, group_of(protocol), SOURCE, sink, WORKERS, protocol)
                 self.loops[protocol] = stack.enter_context(workers)
-            for topic, partitions, isolation in (
-                (NUMBERS, NUMBERS_PARTITIONS, "read_uncommitted"),
-                (SINKS["classic"], SOURCE_PARTITIONS, "read_committed"),
-            ):
-                reader = Reader(bootstrap, topic, partitions, isolation)  # type: ignore[arg-type]
+            self.readers = [
+                Reader(bootstrap, NUMBERS, NUMBERS_PARTITIONS, "read_uncommitted"),
+                Reader(bootstrap, SINKS["classic"], SOURCE_PARTITIONS, "read_committed"),
+            ]
+            for reader in self.readers:
                 stack.callback(reader.stop)
-                self.readers.append(reader)
             if self._has_pipeline:
                 pipeline = Pipeline(bootstrap, SPARK_GROUP, SOURCE, SPARK_SINK, SOURCE_PARTITIONS, nodes.folder)
                 stack.callback(pipeline.kill)

@@ -170,13 +170,14 @@ def facts(report: Report) -> dict[str, Any]:
 
 
 def save(report: Report, folder: Path) -> None:
-    """`report.md`, `report.json` and `acknowledgements.svg`."""
+    """`report.md`, `report.json` and, if the load ever ran, `acknowledgements.svg`."""
     from tests.chaos.cluster import plot
 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.md").write_text(markdown(report))
     (folder / "report.json").write_text(json.dumps(facts(report), indent=1))
-    plot.draw(report, folder / "acknowledgements.svg")
+    if report.length_s > 0:
+        plot.draw(report, folder / "acknowledgements.svg")
 
 
 def _effect_cells(each: Effect) -> list[str]:

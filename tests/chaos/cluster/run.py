@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import time
+import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -38,20 +39,18 @@ class RunOptions:
 
 
 def run(folder: Path, options: RunOptions, say: Say) -> Report:
-    """`folder` gets the nodes' logs, and their data if anything was wrong."""
+    """`folder` gets the nodes' logs, and their data if anything was wrong; the report says what."""
     nodes = Nodes(folder, options.nodes)
     report = Report(options.nodes, options.seed)
     with nodes:
         try:
             _run(nodes, options, report, say)
-        except BaseException as error:
-            report.violations.append(f"the run was not finished: {type(error).__name__}: {error}")
-            raise
-        finally:
-            report.violations += judge.judge_logs({each: nodes.cluster.log_text(each) for each in nodes.ids})
-            if report.violations:
-                nodes.cluster.kill()
-                _keep_data(nodes)
+        except Exception:  # what is known by then is reported all the same
+            report.violations.append(f"the run was not finished: {traceback.format_exc()}")
+        report.violations += judge.judge_logs({each: nodes.cluster.log_text(each) for each in nodes.ids})
+        if report.violations:
+            nodes.cluster.kill()
+            _keep_data(nodes)
     return report
 
 
