@@ -52,6 +52,7 @@ lint: setup
 
 bench: java
 	@$(BIN)/python -m bench
+	@$(BIN)/python -m bench clusters
 	@$(BIN)/python -m bench pipelines
 
 bench-full: setup

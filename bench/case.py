@@ -1,7 +1,8 @@
 """What a case of the benchmark is, how large its loads are, and how a load runs.
 
 A steady case runs on a broker that has been up and warm for a while. A lifecycle starts, loads, kills and restarts
-brokers of its own. Both give figures by name; a row of the table picks one, with the CPU figure beside it.
+brokers of its own. Both give figures by name; a row of the table picks one, with the CPU figure beside it. What a case
+runs on may also be a cluster of several nodes (`bench.clusters`).
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
+
+from bench.nodes import N
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from _typeshed import DataclassInstance
 
-    from bench.nodes import Node
     from bench.results import Figures
     from bench.stats import Target
 
@@ -37,20 +39,27 @@ class Plan:
     """How long and how large the loads are."""
 
     seconds: float = 2.0
+    warm_up_seconds: float = 2.0
+    """The same for the round that is not counted."""
     consume_bytes: int = 384 * MEBIBYTE
     restart_bytes: int = 1024 * MEBIBYTE
     idle_seconds: float = 2.0
     members: int = 1_000
     groups: int = 10_000
+    cluster_partitions: int = 3_000
+    cluster_idle_seconds: float = 10.0
 
 
 QUICK = Plan(
     seconds=0.5,
+    warm_up_seconds=0.5,
     consume_bytes=32 * MEBIBYTE,
     restart_bytes=64 * MEBIBYTE,
     idle_seconds=0.5,
     members=40,
     groups=200,
+    cluster_partitions=30,
+    cluster_idle_seconds=2.0,
 )
 
 
@@ -73,20 +82,22 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class SteadyCase:
+class SteadyCase(Generic[N]):
     name: str
     rows: tuple[Row, ...]
-    run: Callable[[Context, Node], Figures]
+    run: Callable[[Context, N], Figures]
+    kills_nodes: bool = False
+    """Such cases come after all rounds of the others, as a node that was started again is not warm any more."""
 
 
 @dataclass(frozen=True, slots=True)
-class LifecycleCase:
+class LifecycleCase(Generic[N]):
     name: str
     rows: tuple[Row, ...]
-    run: Callable[[Plan, Node], Figures]
+    run: Callable[[Plan, N], Figures]
 
 
-Case = SteadyCase | LifecycleCase
+Case = SteadyCase[N] | LifecycleCase[N]
 
 
 def run_load(name: str, load: DataclassInstance) -> Figures:

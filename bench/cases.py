@@ -15,13 +15,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench import coordinator_cases, procfs, wire
-from bench.case import LOAD_SECONDS_MAX, MEBIBYTE, CaseError, LifecycleCase, Row, SteadyCase, run_load
+from bench.case import LOAD_SECONDS_MAX, MEBIBYTE, CaseError, LifecycleCase, Plan, Row, SteadyCase, run_load
+from bench.family import Family
 from bench.loads.consume import ConsumeLoad
 from bench.loads.produce import ProduceLoad
 from bench.loads.requests import RequestsLoad
 from bench.loads.roundtrip import OpenLoopLoad
 from bench.loads.session_fetches import SessionLoad
-from bench.nodes import HOST
+from bench.nodes import APACHE_KAFKA, BARNABAS, HOST
+from bench.report import CPU_NOTE
 from bench.stats import AtLeast, AtMost, Measure
 from bench.topics import Topic, fresh_topic, standing_topic
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
-    from bench.case import Case, Context, Plan
+    from bench.case import Case, Context
     from bench.nodes import Node
     from bench.results import Figures
     from bench.stats import Target
@@ -89,15 +91,15 @@ CONSUME_GRID = tuple(
 )
 
 
-def standard_cases(plan: Plan) -> list[Case]:
+def standard_cases(plan: Plan) -> list[Case[Node]]:
     return _cases(plan, PRODUCE_VARIATIONS, CONSUME_VARIATIONS)
 
 
-def full_cases(plan: Plan) -> list[Case]:
+def full_cases(plan: Plan) -> list[Case[Node]]:
     return _cases(plan, PRODUCE_GRID, CONSUME_GRID)
 
 
-def _cases(plan: Plan, produced: Sequence[Factors], consumed: Sequence[Factors]) -> list[Case]:
+def _cases(plan: Plan, produced: Sequence[Factors], consumed: Sequence[Factors]) -> list[Case[Node]]:
     """Requests come before round trips, which need Kafka's rate; many partitions last, as they then stay."""
     few = [_produce_case(each) for each in produced if each.partitions < MANY_PARTITIONS]
     many = [_produce_case(each) for each in produced if each.partitions >= MANY_PARTITIONS]
@@ -116,7 +118,7 @@ def _cases(plan: Plan, produced: Sequence[Factors], consumed: Sequence[Factors])
     ]
 
 
-def _produce_case(factors: Factors) -> SteadyCase:
+def _produce_case(factors: Factors) -> SteadyCase[Node]:
     def run(context: Context, node: Node) -> Figures:
         with _topic_for(node, factors.partitions) as topic:
             before = topic.record_count()
@@ -135,7 +137,7 @@ def _topic_for(node: Node, partitions: int) -> AbstractContextManager[Topic]:
     return contextlib.nullcontext(standing_topic(node.bootstrap, partitions))
 
 
-def _consume_case(factors: Factors) -> SteadyCase:
+def _consume_case(factors: Factors) -> SteadyCase[Node]:
     def run(context: Context, node: Node) -> Figures:
         records_max = context.plan.consume_bytes // factors.record_bytes
         with fresh_topic(node.bootstrap, factors.partitions) as topic:
@@ -279,7 +281,7 @@ def _seconds_to_first_record(node: Node, topic: str) -> float:
     return time.perf_counter() - started
 
 
-def _lifecycle_case(plan: Plan) -> LifecycleCase:
+def _lifecycle_case(plan: Plan) -> LifecycleCase[Node]:
     load = f"{plan.restart_bytes / MEBIBYTE:,.0f} MiB"
     start_targets = (AtMost(Measure.RATIO, 0.1), AtMost(Measure.VALUE, 0.5))
     rows = (
@@ -312,3 +314,16 @@ def _expect_records(topic: Topic, expected: float) -> None:
     """A broker that acknowledges and drops would win every comparison."""
     if (found := topic.record_count()) != expected:
         raise CaseError(f"{topic.name} holds {found:,} records, but {expected:,.0f} were acknowledged")
+
+
+BROKERS = Family(
+    command="python -m bench",
+    ours=BARNABAS,
+    theirs=APACHE_KAFKA,
+    standard_cases=standard_cases,
+    full_cases=full_cases,
+    plan=Plan(),
+    rounds=5,
+    file_suffix="",
+    cpu_note=CPU_NOTE,
+)

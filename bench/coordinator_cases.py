@@ -34,7 +34,7 @@ MARKERS_SECONDS_MAX = 30.0
 POLL_SECONDS = 0.05
 
 
-def every(plan: Plan) -> list[Case]:
+def every(plan: Plan) -> list[Case[Node]]:
     return [
         _many_groups_case(plan),
         _OFFSET_COMMITS,
@@ -47,7 +47,7 @@ def every(plan: Plan) -> list[Case]:
 _PROTOCOLS = (("classic", "classic, cooperative"), ("consumer", "KIP-848"))
 
 
-def _rolling_case(plan: Plan, protocol: str, name: str) -> SteadyCase:
+def _rolling_case(plan: Plan, protocol: str, name: str) -> SteadyCase[Node]:
     def run(context: Context, node: Node) -> Figures:
         topic = standing_topic(node.bootstrap, context.plan.members)
         load = RollingLoad(
@@ -95,7 +95,7 @@ _OFFSET_COMMITS = SteadyCase(
 )
 
 
-def _transactions_case(records: int) -> SteadyCase:
+def _transactions_case(records: int) -> SteadyCase[Node]:
     def run(context: Context, node: Node) -> Figures:
         with fresh_topic(node.bootstrap, TRANSACTION_PARTITIONS) as topic:
             figures = run_load("transactions", _transactions_load(context, node, topic, records, PRODUCERS))
@@ -168,7 +168,7 @@ def _many_groups(plan: Plan, node: Node) -> Figures:
     return figures
 
 
-def _many_groups_case(plan: Plan) -> LifecycleCase:
+def _many_groups_case(plan: Plan) -> LifecycleCase[Node]:
     said = f"{plan.groups:,} groups with {many_groups.PARTITIONS} partitions"
     rows = (
         Row(f"list {said}", "ms", "list_seconds", 1e3, targets=AS_FAST),

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from tools import apache_kafka
 
 from barnabas.testing import node_process as barnabas_node
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
 HOST = "127.0.0.1"
 
 
-class Node(Protocol):
+class Startable(Protocol):
+    """What is compared: a broker, or a cluster of several."""
+
+    def start(self) -> object: ...
+    def stop(self) -> None: ...
+
+
+N = TypeVar("N", bound=Startable)
+
+
+class Node(Startable, Protocol):
     """A broker process that can be ended and started again on its folder."""
 
     @property
@@ -27,17 +37,17 @@ class Node(Protocol):
     def bootstrap(self) -> str: ...
     @property
     def pid(self) -> int: ...
-    def start(self) -> object: ...
-    def stop(self) -> None: ...
     def kill(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """One side of the comparison: its name in the table, and how to make a node that is yet to be started."""
+class Side(Generic[N]):
+    """One side of the comparison: its name in the table, how to make a node that is yet to be started, and which
+    processes it then has."""
 
     label: str
-    make: Callable[[Path], AbstractContextManager[Node]]
+    make: Callable[[Path], AbstractContextManager[N]]
+    pids: Callable[[N], Sequence[int]]
 
 
 @contextlib.contextmanager
@@ -61,5 +71,9 @@ def _apache_kafka(data_dir: Path) -> Iterator[Node]:
         node.close()
 
 
-BARNABAS = Side("Barnabas", _barnabas)
-APACHE_KAFKA = Side("Kafka", _apache_kafka)
+def _its_process(node: Node) -> Sequence[int]:
+    return [node.pid]
+
+
+BARNABAS = Side("Barnabas", _barnabas, _its_process)
+APACHE_KAFKA = Side("Kafka", _apache_kafka, _its_process)

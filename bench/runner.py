@@ -8,23 +8,25 @@ and is not counted.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import statistics
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic
 
 from bench import procfs
 from bench.case import Context, LifecycleCase, SteadyCase
+from bench.nodes import N
 from bench.results import Results
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from bench.case import Case, Plan
-    from bench.nodes import Node, Side
+    from bench.nodes import Side
     from bench.results import Figures
 
 RATE_WITHOUT_KAFKA_PER_SECOND = 10_000.0
@@ -57,45 +59,57 @@ def touch_page_cache(folder: Path) -> Iterator[float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Step(Generic[N]):
     """One case on one side in one round."""
 
     round_number: int
-    case: Case
-    side: Side
+    case: Case[N]
+    side: Side[N]
 
 
-def steps(cases: Iterable[Case], sides: Sequence[Side], rounds: int) -> Iterator[Step]:
-    """All steps of a run in their order: lives of brokers while no other broker is up, then what needs warm ones."""
-    for kind in (LifecycleCase, SteadyCase):
-        chosen = [case for case in cases if isinstance(case, kind)]
+def steps(cases: Iterable[Case[N]], sides: Sequence[Side[N]], rounds: int) -> Iterator[Step[N]]:
+    """All steps of a run in their order: lives of brokers while no other broker is up, then what needs warm ones, then
+    what leaves others behind."""
+    by_stage: dict[int, list[Case[N]]] = {0: [], 1: [], 2: []}
+    for case in cases:
+        by_stage[_stage(case)].append(case)
+    for chosen in by_stage.values():
         for number in range(rounds + 1):
             in_turn = sides if number % 2 == 0 else sides[::-1]
             yield from (Step(number, case, side) for case in chosen for side in in_turn)
 
 
-class Runner:
+def _stage(case: Case[N]) -> int:
+    match case:
+        case LifecycleCase():
+            return 0
+        case SteadyCase():
+            return 2 if case.kills_nodes else 1
+
+
+class Runner(Generic[N]):
     """Runs steps in order and keeps what they found. `close` ends every broker that it started."""
 
-    def __init__(self, sides: Sequence[Side], plan: Plan, work_dir: Path) -> None:
+    def __init__(self, sides: Sequence[Side[N]], plan: Plan, work_dir: Path) -> None:
         self.results = Results(tuple(side.label for side in sides))
         self._plan = plan
         self._work_dir = work_dir
         self._reference = sides[-1] if len(sides) > 1 else None
         self._reference_rates: list[float] = []
-        self._warm_nodes: dict[str, Node] = {}
+        self._warm: dict[str, tuple[Side[N], N]] = {}
+        """By side, what lives through all rounds."""
         self._stack = contextlib.ExitStack()
 
     def close(self) -> None:
         self._stack.close()
 
-    def run(self, step: Step) -> None:
+    def run(self, step: Step[N]) -> None:
         """A run that fails is noted, and the rest goes on; a broker that is gone ends it all."""
         try:
             figures = self._figures(step)
         except Exception as error:
             self.results.failures.append(f"{step.case.name} on {step.side.label}, round {step.round_number}: {error}")
-            if any(not procfs.is_alive(node.pid) for node in self._warm_nodes.values()):
+            if not all(map(procfs.is_alive, self._pids())):
                 raise
             return
         if step.case.name == "requests" and step.side is self._reference:
@@ -103,16 +117,21 @@ class Runner:
         if step.round_number > 0:
             self.results.add(step.case.name, step.side.label, step.round_number, figures)
 
-    def _figures(self, step: Step) -> Figures:
+    def _figures(self, step: Step[N]) -> Figures:
         match step.case:
             case LifecycleCase() as case:
                 return self._live_once(case, step)
             case SteadyCase() as case:
                 node = self._warm_node(step.side)
                 self._rest()
-                return case.run(Context(self._plan, self._loaded_rate()), node)
+                return case.run(Context(self._plan_of(step.round_number), self._loaded_rate()), node)
 
-    def _live_once(self, case: LifecycleCase, step: Step) -> Figures:
+    def _plan_of(self, round_number: int) -> Plan:
+        if round_number > 0:
+            return self._plan
+        return dataclasses.replace(self._plan, seconds=self._plan.warm_up_seconds)
+
+    def _live_once(self, case: LifecycleCase[N], step: Step[N]) -> Figures:
         os.sync()
         with self._new_node(step.side) as node:
             if step.round_number > 0:
@@ -122,16 +141,16 @@ class Runner:
             node.stop()
             return {}
 
-    def _warm_node(self, side: Side) -> Node:
+    def _warm_node(self, side: Side[N]) -> N:
         """The broker of this side that lives through all rounds."""
-        if side.label not in self._warm_nodes:
+        if side.label not in self._warm:
             node = self._stack.enter_context(self._new_node(side))
             node.start()
-            self._warm_nodes[side.label] = node
-        return self._warm_nodes[side.label]
+            self._warm[side.label] = side, node
+        return self._warm[side.label][1]
 
     @contextlib.contextmanager
-    def _new_node(self, side: Side) -> Iterator[Node]:
+    def _new_node(self, side: Side[N]) -> Iterator[N]:
         """A node that is yet to be started, on a folder of its own that goes with it."""
         with tempfile.TemporaryDirectory(dir=self._work_dir) as folder, side.make(Path(folder) / "data") as node:
             yield node
@@ -155,4 +174,8 @@ class Runner:
         return self._cpu_seconds() - before
 
     def _cpu_seconds(self) -> float:
-        return sum(procfs.cpu_seconds(node.pid) for node in self._warm_nodes.values())
+        return sum(map(procfs.cpu_seconds, self._pids()))
+
+    def _pids(self) -> list[int]:
+        """The processes of all brokers that live through all rounds."""
+        return [pid for side, node in self._warm.values() for pid in side.pids(node)]

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 ANSWER_SECONDS_MAX = 60.0
 POLL_SECONDS = 0.1
@@ -31,16 +31,29 @@ class Topic:
     admin: AdminClient
 
     @staticmethod
-    def create(bootstrap: str, partitions: int, name: str | None = None) -> Topic:
+    def create(
+        bootstrap: str,
+        partitions: int,
+        name: str | None = None,
+        *,
+        replicas: int = 1,
+        settings: Mapping[str, str] | None = None,
+    ) -> Topic:
         """Returns when every partition is served: Kafka names leaders before they have their logs."""
-        topic = Topic(name or f"bench-{uuid.uuid4().hex}", partitions, _admin(bootstrap))
-        topic.admin.create_topics([NewTopic(topic.name, partitions, 1)])[topic.name].result(ANSWER_SECONDS_MAX)
-        topic._wait_until_served()
+        topic = Topic.of(bootstrap, name or f"bench-{uuid.uuid4().hex}", partitions)
+        new = NewTopic(topic.name, partitions, replicas, config=dict(settings or {}))
+        topic.admin.create_topics([new])[topic.name].result(ANSWER_SECONDS_MAX)
+        topic.await_served()
         return topic
+
+    @staticmethod
+    def of(bootstrap: str, name: str, partitions: int) -> Topic:
+        """A topic that is there."""
+        return Topic(name, partitions, _admin(bootstrap))
 
     def seen_from(self, bootstrap: str) -> Topic:
         """The same topic after its broker came back at another address."""
-        return Topic(self.name, self.partitions, _admin(bootstrap))
+        return Topic.of(bootstrap, self.name, self.partitions)
 
     def id(self) -> str:
         """The topic's id in Kafka's text form; librdkafka writes the same 22 characters in another alphabet."""
@@ -58,7 +71,7 @@ class Topic:
         answers = self.admin.list_offsets(wanted, request_timeout=ANSWER_SECONDS_MAX)
         return sum(int(answer.result(ANSWER_SECONDS_MAX).offset) for answer in answers.values())
 
-    def _wait_until_served(self) -> None:
+    def await_served(self) -> None:
         """The errors of a partition on its way up are several; all that matters is that they end."""
         deadline = time.monotonic() + ANSWER_SECONDS_MAX
         while True:
@@ -72,8 +85,10 @@ class Topic:
 
 
 @contextlib.contextmanager
-def fresh_topic(bootstrap: str, partitions: int) -> Iterator[Topic]:
-    topic = Topic.create(bootstrap, partitions)
+def fresh_topic(
+    bootstrap: str, partitions: int, *, replicas: int = 1, settings: Mapping[str, str] | None = None
+) -> Iterator[Topic]:
+    topic = Topic.create(bootstrap, partitions, replicas=replicas, settings=settings)
     try:
         yield topic
     finally:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 CLIENT_ID = b"bench"
 PRODUCE, METADATA = 0, 3
 PRODUCE_VERSION, METADATA_VERSION = 12, 4
-ACKS_LEADER = 1
+ACKS_ALL, ACKS_LEADER = -1, 1
 TIMEOUT_MS = 30_000
 TRANSACTIONAL = 0x10
 CORRELATION_AT = 8
@@ -97,13 +97,13 @@ def _batch(
     return head + covered
 
 
-def produce_frame(topic: str, partitions: Sequence[int], batch: bytes) -> bytes:
-    """A Produce request with acks=1, the same batch for each partition; its correlation id is 0 until the sender
+def produce_frame(topic: str, partitions: Sequence[int], batch: bytes, acks: int = ACKS_LEADER) -> bytes:
+    """A Produce request, the same batch for each partition; its correlation id is 0 until the sender
     writes one at `CORRELATION_AT`."""
     name = topic.encode()
     body = b"".join(
         (
-            struct.pack(">bhi", 0, ACKS_LEADER, TIMEOUT_MS),
+            struct.pack(">bhi", 0, acks, TIMEOUT_MS),
             b"\x02" + _uvarint(len(name) + 1) + name,
             _uvarint(len(partitions) + 1),
             *(struct.pack(">i", each) + _uvarint(len(batch) + 1) + batch + b"\x00" for each in partitions),
@@ -113,11 +113,11 @@ def produce_frame(topic: str, partitions: Sequence[int], batch: bytes) -> bytes:
     return _frame(PRODUCE, PRODUCE_VERSION, b"\x00" + body)
 
 
-def first_acknowledged(host: str, port: int, topic: str, seconds_max: float) -> None:
+def first_acknowledged(host: str, port: int, topic: str, seconds_max: float, acks: int = ACKS_LEADER) -> None:
     """Returns when a record to partition 0 of the topic, created on demand, has been acknowledged."""
     deadline = time.monotonic() + seconds_max
     metadata = _metadata_frame(topic)
-    produce = produce_frame(topic, [0], record_batch([b"first"], int(time.time() * 1000)))
+    produce = produce_frame(topic, [0], record_batch([b"first"], int(time.time() * 1000)), acks)
     while True:
         try:
             with socket.create_connection((host, port), timeout=seconds_max) as connection:

@@ -5,7 +5,17 @@ from __future__ import annotations
 import json
 import sys
 
-from bench.loads import consume, offset_commits, produce, requests, rolling, roundtrip, session_fetches, transactions
+from bench.loads import (
+    consume,
+    failover,
+    offset_commits,
+    produce,
+    requests,
+    rolling,
+    roundtrip,
+    session_fetches,
+    transactions,
+)
 
 
 def main() -> None:
@@ -32,6 +42,10 @@ def main() -> None:
             figures = transactions.run_latency(transactions.TransactionsLoad(**said))
         case "rolling-restart":
             figures = rolling.run(rolling.RollingLoad(**said))
+        case "leader-failover":
+            figures = failover.run_leader(failover.LeaderLoad(**said))
+        case "controller-failover":
+            figures = failover.run_controller(failover.ControllerLoad(**said))
         case _:
             raise SystemExit(f"no load is called {name!r}")
     json.dump(figures, sys.stdout)

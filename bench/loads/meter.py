@@ -1,4 +1,4 @@
-"""The clock of a load: wall time, CPU seconds of the broker and CPU seconds of the client, from start to stop."""
+"""The clock of a load: wall time, CPU seconds of all brokers and CPU seconds of the client, from start to stop."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from bench import procfs
 
 
 class Meter:
-    __slots__ = ("_broker_cpu", "_broker_pid", "_client_cpu", "_started")
+    __slots__ = ("_broker_cpu", "_broker_pids", "_client_cpu", "_started")
 
-    def __init__(self, broker_pid: int) -> None:
-        self._broker_pid = broker_pid
-        self._broker_cpu = procfs.cpu_seconds(broker_pid)
+    def __init__(self, *broker_pids: int) -> None:
+        self._broker_pids = broker_pids
+        self._broker_cpu = self._cpu_seconds()
         self._client_cpu = time.process_time()
         self._started = time.perf_counter()
 
@@ -27,6 +27,13 @@ class Meter:
             "units": units,
             "seconds": seconds,
             "rate": units / seconds,
-            "cpu_per_million": (procfs.cpu_seconds(self._broker_pid) - self._broker_cpu) / millions,
+            "cpu_per_million": self.cpu_per_million(units),
             "client_cpu_per_million": (time.process_time() - self._client_cpu) / millions,
         }
+
+    def cpu_per_million(self, units: int) -> float:
+        """CPU seconds of the brokers so far, per million of these units."""
+        return (self._cpu_seconds() - self._broker_cpu) / (units / 1e6)
+
+    def _cpu_seconds(self) -> float:
+        return sum(map(procfs.cpu_seconds, self._broker_pids))

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from bench.loads import payload
 from bench.loads.librdkafka import Chunk, Producer
 from bench.loads.meter import Meter
+from bench.topics import Topic, TopicError
 
 CHUNK_RECORDS = 500
 DISTINCT_BYTES = 2 * 1024 * 1024
@@ -23,6 +25,8 @@ DISTINCT_BYTES = 2 * 1024 * 1024
 QUEUE_RECORDS_MAX = 200_000
 QUEUE_KBYTES_MAX = 200_000
 FLUSH_SECONDS_MAX = 60.0
+REPLICATION_SECONDS_MAX = 60.0
+POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,8 @@ class ProduceLoad:
     codec: str
     seconds: float
     records_max: int
+    peer_pids: tuple[int, ...] = ()
+    """Further nodes of the broker's cluster, whose CPU counts too: until every replica has all that was written."""
 
 
 def run(load: ProduceLoad) -> dict[str, float]:
@@ -49,9 +55,12 @@ def run(load: ProduceLoad) -> dict[str, float]:
     senders = [_Sender(load, chunks, number, count) for number in range(count)]
     with ThreadPoolExecutor(count) as pool:
         opening = sum(pool.map(_Sender.open, senders))
-        meter = Meter(load.broker_pid)
+        meter = Meter(load.broker_pid, *load.peer_pids)
         sent = sum(pool.map(lambda sender: sender.send(meter), senders))
         figures = meter.figures(sent)
+    if load.peer_pids:
+        _await_replicated(load, sent + opening)
+        figures["cpu_per_million"] = meter.cpu_per_million(sent)
     for sender in senders:
         sender.producer.close()
     return figures | {"records_total": sent + opening}
@@ -92,6 +101,16 @@ class _Sender:
             records += CHUNK_RECORDS
         self.producer.flush(FLUSH_SECONDS_MAX)
         return records
+
+
+def _await_replicated(load: ProduceLoad, records: int) -> None:
+    """Returns when high watermarks, which follow what all in-sync replicas have, add up to what was written."""
+    topic = Topic.of(load.bootstrap, load.topic, load.partitions)
+    deadline = time.monotonic() + REPLICATION_SECONDS_MAX
+    while (found := topic.record_count()) < records:
+        if time.monotonic() > deadline:
+            raise TopicError(f"{found:,} of {records:,} records of {load.topic} are on all replicas")
+        time.sleep(POLL_SECONDS)
 
 
 def _chunks(record_bytes: int) -> list[Chunk]:

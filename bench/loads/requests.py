@@ -42,6 +42,9 @@ class RequestsLoad:
     seconds: float
     batches: int = 1
     """In each request, for as many partitions: Java's producer gathers them so."""
+    acks: int = wire.ACKS_LEADER
+    peer_pids: tuple[int, ...] = ()
+    """Further nodes of the broker's cluster, whose CPU counts too."""
 
 
 class Lane:
@@ -52,7 +55,8 @@ class Lane:
     def __init__(self, load: RequestsLoad, partition: int) -> None:
         value = payload.values(1, load.record_bytes)[0]
         partitions = [(partition + number) % load.partitions for number in range(load.batches)]
-        frame = wire.produce_frame(load.topic, partitions, wire.record_batch([value], int(time.time() * 1000)))
+        batch = wire.record_batch([value], int(time.time() * 1000))
+        frame = wire.produce_frame(load.topic, partitions, batch, load.acks)
         self.socket = wire.connect(load.host, load.port)
         self.socket.setblocking(False)
         self._frame_bytes = len(frame)
@@ -115,7 +119,7 @@ def run(load: RequestsLoad) -> dict[str, float]:
     with open_lanes(load) as lanes, select.epoll() as poller:
         for fd in lanes:
             poller.register(fd, select.EPOLLIN)
-        meter = Meter(load.broker_pid)
+        meter = Meter(load.broker_pid, *load.peer_pids)
         for lane in lanes.values():
             lane.send(load.in_flight)
         answered = 0

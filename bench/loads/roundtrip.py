@@ -35,7 +35,7 @@ def run_idle(load: RequestsLoad) -> dict[str, float]:
     with open_lanes(dataclasses.replace(load, connections=1)) as lanes:
         (lane,) = lanes.values()
         lane.socket.settimeout(ANSWER_SECONDS_MAX)
-        meter = Meter(load.broker_pid)
+        meter = Meter(load.broker_pid, *load.peer_pids)
         while meter.elapsed_seconds() < load.seconds:
             started = time.perf_counter()
             lane.send(1)
@@ -52,7 +52,7 @@ def run_open_loop(load: OpenLoopLoad) -> dict[str, float]:
         due_times: dict[int, deque[float]] = {fd: deque() for fd in lanes}
         in_turn = itertools.cycle(lanes.items())
         requests_total = int(load.requests.seconds * load.rate_per_second)
-        meter = Meter(load.requests.broker_pid)
+        meter = Meter(load.requests.broker_pid, *load.requests.peer_pids)
         first_due = time.perf_counter()
         sent = 0
         while len(times_ms) < requests_total:

@@ -95,7 +95,9 @@ def test_brokers_of_the_lifecycle_live_while_no_other_is_up() -> None:
 
 
 @pytest.mark.parametrize("make", [standard_cases, full_cases])
-def test_case_names_are_distinct_and_the_rate_is_known_before_it_is_halved(make: Callable[[Plan], list[Case]]) -> None:
+def test_case_names_are_distinct_and_the_rate_is_known_before_it_is_halved(
+    make: Callable[[Plan], list[Case[Node]]],
+) -> None:
     names = [case.name for case in make(Plan())]
     assert len(set(names)) == len(names)
     assert names.index("requests") < names.index("roundtrip-loaded")

@@ -51,7 +51,7 @@ class IdleBroker:
             self._process.wait()
 
 
-def _side(label: str, calls: list[str]) -> Side:
+def _side(label: str, calls: list[str]) -> Side[Node]:
     @contextlib.contextmanager
     def make(data_dir: Path) -> Iterator[Node]:
         assert data_dir.parent.is_dir()
@@ -61,16 +61,16 @@ def _side(label: str, calls: list[str]) -> Side:
         finally:
             broker.kill()
 
-    return Side(label, make)
+    return Side(label, make, lambda node: [node.pid])
 
 
-def _run(runner: Runner, cases: list[Case], sides: list[Side], rounds: int) -> None:
+def _run(runner: Runner[Node], cases: list[Case[Node]], sides: list[Side[Node]], rounds: int) -> None:
     with contextlib.closing(runner):
         for step in steps(cases, sides, rounds):
             runner.run(step)
 
 
-def _case(name: str, run: Callable[[Context, Node], dict[str, float]]) -> SteadyCase:
+def _case(name: str, run: Callable[[Context, Node], dict[str, float]]) -> SteadyCase[Node]:
     return SteadyCase(name, (), run)
 
 
@@ -84,6 +84,28 @@ def test_the_warm_up_is_not_counted_and_one_broker_lives_through_all_rounds(tmp_
     assert samples["ours"][1] == samples["ours"][2] != samples["theirs"][1]
     assert calls == ["start", "start"]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_cases_that_kill_nodes_come_after_all_rounds_of_the_others_and_lives_before() -> None:
+    cases: list[Case[Node]] = [
+        SteadyCase("kills", (), lambda _context, _node: {}, kills_nodes=True),
+        _case("steady", lambda _context, _node: {}),
+        LifecycleCase("life", (), lambda _plan, _node: {}),
+    ]
+    names = [step.case.name for step in steps(cases, [_side("ours", [])], 1)]
+    assert names == ["life", "life", "steady", "steady", "kills", "kills"]
+
+
+def test_the_warm_up_may_take_longer_than_a_round(tmp_path: Path) -> None:
+    sides = [_side("ours", [])]
+    seconds: list[float] = []
+
+    def note(context: Context, _node: Node) -> dict[str, float]:
+        seconds.append(context.plan.seconds)
+        return {}
+
+    _run(Runner(sides, Plan(seconds=2.0, warm_up_seconds=9.0), tmp_path), [_case("c", note)], sides, rounds=2)
+    assert seconds == [9.0, 2.0, 2.0]
 
 
 def test_a_run_that_fails_is_noted_and_the_rest_goes_on(tmp_path: Path) -> None:
@@ -161,3 +183,7 @@ def test_the_cases_can_be_listed_and_one_that_does_not_exist_is_named(capsys: py
     assert "roundtrip-idle" in capsys.readouterr().out.split()
     assert main(["--only", "nothing"]) == 2
     assert "nothing" in capsys.readouterr().out
+    assert main(["clusters", "--list"]) == 0
+    assert "leader-killed" in capsys.readouterr().out.split()
+    assert main(["clusters", "--only", "requests"]) == 2
+    assert "python -m bench clusters --list" in " ".join(capsys.readouterr().out.split())

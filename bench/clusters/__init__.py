@@ -1,0 +1,1 @@
+"""Clusters of three nodes beside clusters of three Apache Kafka nodes: `python -m bench clusters`."""
