@@ -16,7 +16,7 @@ from barnabas.log.producers.producer_state import ProducerState
 from barnabas.metadata import replay
 from barnabas.metadata.conversions import merge
 from barnabas.protocol.errors import Error
-from barnabas.raft.consensus.core import RaftCore
+from barnabas.raft.consensus import standing
 from barnabas.raft.consensus.leader_state import LeaderState
 from barnabas.raft.consensus.messages import Role
 from barnabas.replication.hosted import HostedPartition
@@ -27,6 +27,8 @@ from barnabas.testing.simulator.load.mixed_load import Mix
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from barnabas.raft.consensus.node_state import NodeState
 
 
 class PlantedBug(NamedTuple):
@@ -168,12 +170,12 @@ def answered_at_once(shard: LedShard[Any], end_offset: int) -> bool:
 # Metadata
 
 
-def votes_for_anybody(core: RaftCore, request: Any) -> bool:
+def votes_for_anybody(core: NodeState, request: Any) -> bool:
     is_up_to_date = request.log_end >= core.log.end
     return bool(is_up_to_date) and core.role is not Role.LEADER
 
 
-def votes_for_the_outdated(core: RaftCore, request: Any) -> bool:
+def votes_for_the_outdated(core: NodeState, request: Any) -> bool:
     """Everything is checked but the candidate's log."""
     return may_grant(core, request._replace(log_end=core.log.end))
 
@@ -187,7 +189,7 @@ def in_the_same_epoch(partition: Any, change: Any) -> Any:
     return merge(partition, change)._replace(leader_epoch=partition.leader_epoch)
 
 
-may_grant = RaftCore._may_grant
+may_grant = standing._may_grant
 
 
 def none_leave(*_arguments: Any) -> list[Any]:
@@ -336,7 +338,7 @@ BUGS = [
     ),
     PlantedBug(
         "a vote for everybody who asks",
-        ((RaftCore, "_may_grant", votes_for_anybody),),
+        ((standing, "_may_grant", votes_for_anybody),),
         "one leader of the quorum per epoch",
         ("kill", "isolation", "kill all", "one-way cut"),
         NOBODY,
@@ -345,7 +347,7 @@ BUGS = [
     ),
     PlantedBug(
         "a vote for a candidate that lacks committed metadata",
-        ((RaftCore, "_may_grant", votes_for_the_outdated),),
+        ((standing, "_may_grant", votes_for_the_outdated),),
         "committed metadata is never lost",
         ("kill", "isolation", "cut", "one-way cut"),
         NOBODY,
