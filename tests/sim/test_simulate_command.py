@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shlex
+import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from barnabas.cli.command_line import EXIT_FAILED, EXIT_OK, EXIT_USAGE
-from tests.sim.commands import simulate
+from tests.sim.commands import LIMIT_S, simulate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,3 +85,16 @@ def test_a_broken_promise_is_told_with_its_trace_and_the_command_that_replays_it
     assert again.returncode == EXIT_FAILED
     violation = next(line for line in done.stdout.splitlines() if "  VIOLATION  " in line)
     assert violation in again.stdout.splitlines()
+
+
+def test_whoever_interrupts_a_long_run_still_gets_a_summary() -> None:
+    words = [sys.executable, "-u", "-m", "barnabas", "simulate", "--seeds", "10000", "--jobs", "1"]
+    # So short of records that each seed breaks a promise, and is told on stderr.
+    words += ["--seconds", "10", "--records", "1000000"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("seed 1: ")
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == EXIT_FAILED
+    assert ["violations", "1"] in [line.split() for line in out.splitlines()]

@@ -1,18 +1,20 @@
 """`barnabas simulate`: whole clusters in simulated time, with faults drawn from seeds, and every promise checked.
 
-A seed that breaks a promise is run again and its trace printed. The exit code is 1 then, and the command to replay it
-is the last line.
+A seed that breaks a promise is told at once; at the end the first of them is run again and its trace printed. The exit
+code is 1 then, and the command to replay it is the last line. Whoever interrupts a long run still gets the summary of
+what there is.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
+import sys
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.cli.command_line import EXIT_FAILED, EXIT_OK, CommandError, Parser, positive_int
+from barnabas.cli.command_line import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, CommandError, Parser, positive_int
 from barnabas.cli.output import Column, number, print_json, print_table
 from barnabas.cli.progress_bar import counting_bar
 from barnabas.cli.start_command import read_properties
@@ -78,22 +80,32 @@ def run(arguments: Sequence[str]) -> int:
     ]
     began_s = time.monotonic()
     jobs = min(options.jobs or len(os.sched_getaffinity(0)), count)
+    was_interrupted = False
     with Workers(jobs, warm_up_of(scenarios[0])) as workers:
-        outcomes = []
-        with counting_bar("simulating", count, "seeds") as advance:
-            for outcome in workers.run(Task(each, is_traced=options.trace) for each in scenarios):
-                outcomes.append(outcome)
-                advance(1)
+        outcomes: list[Outcome] = []
+        try:
+            with counting_bar("simulating", count, "seeds") as advance:
+                for outcome in workers.run(Task(each, is_traced=options.trace) for each in scenarios):
+                    outcomes.append(outcome)
+                    advance(1)
+                    if outcome.violations:
+                        print(f"seed {outcome.seed}: {outcome.violations[0]}", file=sys.stderr)
+        except KeyboardInterrupt:
+            if not outcomes:
+                raise
+            was_interrupted = True
         summary = Summary(outcomes, time.monotonic() - began_s)
         traced = None
-        if summary.broken and not options.trace:
+        if summary.broken and not options.trace and not was_interrupted:
             scenario = next(each for each in scenarios if each.seed == summary.broken[0].seed)
             (traced,) = workers.run([Task(scenario, is_traced=True)])
     if options.json:
         print_json(as_json(summary, options))
     else:
         show(summary, traced, options)
-    return EXIT_FAILED if summary.broken else EXIT_OK
+    if summary.broken:
+        return EXIT_FAILED
+    return EXIT_INTERRUPTED if was_interrupted else EXIT_OK
 
 
 def build_parser() -> Parser:
