@@ -222,6 +222,8 @@ def _rewind(consumer: Consumer) -> None:
     """Back to what is committed. Where that fails, a new consumer begins there anyway."""
     try:
         for each in consumer.committed(consumer.assignment(), ANSWER_S):
+            if each.error is not None:
+                raise KafkaException(each.error)  # not known is not the same as none
             each.offset = each.offset if each.offset >= 0 else OFFSET_BEGINNING
             consumer.seek(each)
     except KafkaException as failure:
