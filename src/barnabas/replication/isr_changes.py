@@ -83,14 +83,17 @@ class IsrChanges:
             if not state.is_ready_to_join(follower):
                 continue
             is_candidate = True
-            proposal = state.propose_joining(follower)
-            if proposal is not None:
-                logger.info("%s: broker %d has caught up, and is to be in sync", hosted, follower)
-                self._submit(hosted, proposal)
+            self._admit(hosted, follower)
         if is_candidate:
             self._candidates[hosted] = None
         else:
             self._candidates.pop(hosted, None)
+
+    def _admit(self, hosted: HostedPartition, follower: BrokerId) -> None:
+        proposal = hosted.state.propose_joining(follower)
+        if proposal is not None:
+            logger.info("%s: broker %d has caught up, and is to be in sync", hosted, follower)
+            self._submit(hosted, proposal)
 
     def brokers_changed(self) -> None:
         """Somebody who could not be in sync may be able to now."""
@@ -204,14 +207,17 @@ class IsrChanges:
     def _accepted(
         self, hosted: HostedPartition, proposal: IsrProposal, answer: m.AlterPartitionResponse.PartitionData
     ) -> None:
-        has_moved = hosted.state.proposal_accepted(
-            proposal, answer.leader_epoch, answer.partition_epoch, map(BrokerId, answer.isr), hosted.monotonic_ms()
+        state, now_ms = hosted.state, hosted.monotonic_ms()
+        has_moved = state.proposal_accepted(
+            proposal, answer.leader_epoch, answer.partition_epoch, map(BrokerId, answer.isr), now_ms
         )
         hosted.isr_changed(has_moved=has_moved)
-        if hosted.isr_changes is self:
-            # Whoever was expelled may have caught up meanwhile, and has no reason to ask again.
-            self._candidates[hosted] = None
-            self._consider_again(hosted)
+        self._consider_again(hosted)
+        if hosted.isr_changes is self and not self._is_closed:
+            # Whoever caught up while it was expelled has nothing to fetch any more, and so does not ask again.
+            for follower in state.caught_up_outside(now_ms):
+                self._candidates[hosted] = None
+                self._admit(hosted, follower)
 
     def _consider_again(self, hosted: HostedPartition) -> None:
         if hosted in self._candidates and not self._is_closed:

@@ -344,6 +344,15 @@ class PartitionState(Generic[P]):
             and not ((follower := self.followers.get(replica)) and follower.is_caught_up(end, now_ms, lag_ms_max))
         )
 
+    def caught_up_outside(self, now_ms: int) -> list[BrokerId]:
+        """Who is not in the ISR, and would not have to leave it now: more than joining it takes."""
+        end, lag_ms_max = self.log_end.offset, self.view.replica_lag_time_max_ms
+        return [
+            replica
+            for replica, follower in self.followers.items()
+            if self.is_ready_to_join(replica) and follower.is_caught_up(end, now_ms, lag_ms_max)
+        ]
+
     def is_anybody_behind(self) -> bool:
         """Whether anybody in the ISR lacks something, so that it may come to be expelled."""
         end = self.log_end.offset
