@@ -27,10 +27,18 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 README, PAGE = Path("README.md"), Path("docs/performance.md")
 PICTURE, SUMMARY_PICTURE = Path("docs/performance.svg"), Path("docs/performance-summary.svg")
 
-KINDS: Final = {("Barnabas", "Kafka"): "brokers", ("Barnabas", "Spark's connector"): "pipelines"}
+KINDS: Final = {
+    ("Barnabas", "Kafka"): "brokers",
+    ("3 × Barnabas", "3 × Kafka"): "clusters",
+    ("Barnabas", "Spark's connector"): "pipelines",
+}
 """Runs by the sides that they compare; others are not for publication."""
 
-TITLES: Final = {"brokers": "The broker beside Apache Kafka", "pipelines": "Pipelines beside Spark's Kafka connector"}
+TITLES: Final = {
+    "brokers": "The broker beside Apache Kafka",
+    "clusters": "Three nodes beside three of Apache Kafka's",
+    "pipelines": "Pipelines beside Spark's Kafka connector",
+}
 
 SUMMARY: Final = (
     "start to first acknowledged record",
@@ -44,6 +52,11 @@ SUMMARY: Final = (
     "round trip idle, p99",
     "transactions of 1 record, 3 partitions",
     "rolling restart of 1,000 members, KIP-848",
+    "start of 3 nodes to a record on all of them",
+    "produce 100 B, acks all, 3 replicas",
+    "round trip 100 B, acks all, 3 replicas, p99",
+    "leader killed: fenced to writable",
+    "memory of all nodes, 3,000 partitions × 3",
     "read 4,000,000 rows of 100 B",
     "read 1,000,000 rows of 1 KiB",
     "write 4,000,000 rows of 100 B, at least once",
@@ -80,7 +93,8 @@ def adopt(run: StoredRun, file: Path) -> None:
         pairs = "; ".join(" beside ".join(sides) for sides in KINDS)
         raise StoredRunError(f"{file} has {' beside '.join(run.sides)}, and only these are published: {pairs}")
     target = PUBLISHED / f"{KINDS[run.sides]}.json"
-    if lost := {line.label for line in stored.load(target).lines} - {line.label for line in run.lines}:
+    known = stored.load(target).lines if target.exists() else ()
+    if lost := {line.label for line in known} - {line.label for line in run.lines}:
         raise StoredRunError(
             f"{file} lacks rows that are published: {', '.join(sorted(lost))}. Publish a whole run, "
             f"or first remove them from {target}"

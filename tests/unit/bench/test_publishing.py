@@ -127,6 +127,14 @@ def test_a_run_that_is_published_is_in_the_tables_and_pictures(tree: Path) -> No
     assert "12.5 | 625 MB" in texts(tree / publishing.PICTURE)
 
 
+def test_the_first_run_of_its_kind_can_be_published(tree: Path) -> None:
+    run = published()["clusters"]
+    (tree / "published" / "clusters.json").unlink()
+    stored.save(replace(run, measured_on="2027-02-03"), tree / "first.json", samples={})
+    assert main(["publish", str(tree / "first.json")]) == 0
+    assert published()["clusters"].measured_on == "2027-02-03"
+
+
 @pytest.mark.parametrize(
     ("run", "said"),
     [
