@@ -265,8 +265,6 @@ class Broker:
     async def start(self, endpoints: Sequence[Endpoint], previous_epoch: int) -> None:
         """Registers with the controller and returns when clients can be served at `endpoints`."""
         self._directories.opened()
-        self._following = asyncio.ensure_future(self._metadata.run())
-        self._following.add_done_callback(self._following_ended)
         self._lifecycle = BrokerLifecycle(
             self._identity(endpoints, previous_epoch),
             self._channel,
@@ -276,7 +274,13 @@ class Broker:
             folder_failure_timeout_ms=self._settings.config.log_dir_failure_timeout_ms,
             on_failure=self._environment.on_failure,
         )
-        await self._lifecycle.start()
+        await self._lifecycle.register_first()
+        await self._lifecycle.seen()
+        # Not before: until the controller knows of this life, the metadata speaks of the one before, which may have led
+        # partitions and written to them what is lost by now.
+        self._following = asyncio.ensure_future(self._metadata.run())
+        self._following.add_done_callback(self._following_ended)
+        await self._lifecycle.unfence()
         self._directories.registered(self._lifecycle)
         await self._metadata.settled()
         self._store.set_unclaimed_aside()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.broker.controller_channel import ControllerChannel
-    from barnabas.metadata.image import Endpoint
+    from barnabas.metadata.image import Endpoint, MetadataImage
     from barnabas.protocol.uuids import Uuid
     from barnabas.raft.image_publisher import ImagePublisher
 
@@ -112,12 +112,21 @@ class BrokerLifecycle:
         return self._epoch
 
     async def register(self) -> int:
-        """Registers the broker, fenced. Returns its epoch when the broker's image contains the registration."""
+        """Registers the broker, fenced. Returns its epoch."""
         response = await self._until_answered(self._registration())
         self._epoch = response.broker_epoch
         return self._epoch
 
-    async def _register_first(self) -> None:
+    async def seen(self) -> None:
+        """Returns when the broker's image has this registration, and so what the controller decided on its account."""
+        while not self._is_registered_in(image := self._publisher.image):
+            await self._publisher.wait_for_offset(image.offset + 1)
+
+    def _is_registered_in(self, image: MetadataImage) -> bool:
+        registered = image.brokers.get(self._identity.broker_id)
+        return registered is not None and registered.epoch >= self._epoch
+
+    async def register_first(self) -> None:
         """Registers the broker, or raises RegistrationError with the reason when its time is up."""
         try:
             async with asyncio.timeout(self._registration_timeout_s):
@@ -186,7 +195,7 @@ class BrokerLifecycle:
         self._heartbeats.add_done_callback(self._heartbeats_ended)
 
     async def start(self) -> None:
-        await self._register_first()
+        await self.register_first()
         await self.unfence()
 
     async def stop(self) -> None:
