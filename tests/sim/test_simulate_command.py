@@ -14,6 +14,7 @@ from barnabas.cli.command_line import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from tests.sim.commands import LIMIT_S, simulate
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 SHORT = ("--seconds", "10", "--records", "50")
@@ -87,6 +88,15 @@ def test_a_broken_promise_is_told_with_its_trace_and_the_command_that_replays_it
     assert violation in again.stdout.splitlines()
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """What is started in the background of a script ignores SIGINT, and so would all that it starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_whoever_interrupts_a_long_run_still_gets_a_summary() -> None:
     words = [sys.executable, "-u", "-m", "barnabas", "simulate", "--seeds", "10000", "--jobs", "1"]
     # So short of records that each seed breaks a promise, and is told on stderr.
