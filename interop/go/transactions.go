@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sort"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -114,6 +115,8 @@ func newSession(broker, group, input, output string) (*kgo.GroupTransactSession,
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.DefaultProduceTopic(output),
+		// A member whose coordinator was killed cannot leave, and the next one waits for it no longer than this.
+		kgo.SessionTimeout(6*time.Second),
 		kgo.RequireStableFetchOffsets())
 }
 
