@@ -30,7 +30,7 @@ def cluster() -> Iterator[SimulatedCluster]:
 
 def write(node: SimulatedNode, data: bytes) -> int:
     fd = node.disk.open(NOTE, os.O_RDWR | os.O_CREAT)
-    assert node.disk.pwritev(fd, [data], 0) == len(data)
+    assert node.disk.pwrite(fd, data, 0) == len(data)
     return fd
 
 
@@ -70,7 +70,7 @@ def test_a_node_that_loses_power_finds_what_it_synced_and_nothing_else(cluster: 
     fd = write(node, b"synced")
     node.disk.fsync(fd)
     node.disk.sync_dir(FOLDER)
-    node.disk.pwritev(fd, [b"SYNCED"], 0)
+    node.disk.pwrite(fd, b"SYNCED", 0)
     node.disk.open(f"{FOLDER}/name", os.O_RDWR | os.O_CREAT)
     node.lose_power()
     node.start()

@@ -61,8 +61,7 @@ def check_client_batch(data: memoryview, config: TopicConfig, now_ms: int, parti
         or count != last_delta + 1
         or count <= 0
         or size > config.max_message_bytes
-        or attributes & CONTROL_FLAG
-        or attributes & CODEC_MASK > _CODEC_MAX
+        or (not 0 <= attributes <= _CODEC_MAX and (attributes & CONTROL_FLAG or attributes & CODEC_MASK > _CODEC_MAX))
         or (producer_id >= 0 and sequence < 0)
         or crc32c(data[ATTRIBUTES_AT:]) != crc
     ):

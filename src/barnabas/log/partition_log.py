@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING
 
 from barnabas.log import recovery, retention, timestamps
 from barnabas.log.append_batches import (
-    ASSIGNED,
     COORDINATOR_FIELDS,
     Appended,
     build_marker,
     new_tuple,
-    stamped_batch,
+    put_assigned,
+    stamp,
 )
 from barnabas.log.batch_validation import LOG_APPEND_TIME, check_assigned_batches, check_client_batch
 from barnabas.log.flush import Flush, is_failed_sync
@@ -46,7 +46,6 @@ from barnabas.protocol.batch import (
     ATTRIBUTES_AT,
     LENGTH_OVERHEAD,
     LOG_APPEND_TIME_FLAG,
-    MAGIC_AT,
     TRANSACTIONAL_FLAG,
     BatchHeader,
 )
@@ -223,16 +222,20 @@ class PartitionLog:
         return self.log_end_offset - self.recovery_point
 
     def append_as_leader(
-        self, batch: memoryview, leader_epoch: int, verification: Verification | None = None
+        self, batch: memoryview, leader_epoch: int, verification: Verification | None = None, now_ms: int = -1
     ) -> Appended:
         """Appends a client's batch to the end of the log, or finds that it is there already. The first batch of a
-        transaction needs a `verification`.
+        transaction needs a `verification`. Who appends many at once need not have the clock asked for each (`now_ms`).
+
+        The batch must lie in memory that may be changed: it gets its offset and its leader epoch there.
 
         Raises KafkaError with Kafka's code if the batch is not acceptable or cannot be written; then nothing of it is
         in the log.
         """
-        config = self.segments.config
-        now_ms = self.clock.now_ms()
+        segments, epochs = self.segments, self.epochs
+        config = segments.config
+        if now_ms < 0:
+            now_ms = self.clock.now_ms()
         fields = check_client_batch(batch, config, now_ms, self.name)
         _, length, _, _, _, attributes, last_delta, _, max_ms, producer_id, producer_epoch, sequence, _ = fields
         if producer_id >= 0:
@@ -247,14 +250,25 @@ class PartitionLog:
         base_offset = self.log_end_offset
         last_offset = base_offset + last_delta
         size = length + LENGTH_OVERHEAD
+        if size != len(batch):
+            batch = batch[:size]
         stamp_ms = -1
         if config.message_timestamp_type == LOG_APPEND_TIME:
             stamp_ms = max_ms = now_ms
-        if stamp_ms >= 0 or attributes & LOG_APPEND_TIME_FLAG:
-            buffers = stamped_batch(batch, fields, base_offset, leader_epoch, stamp_ms)
+            stamp(batch, attributes | LOG_APPEND_TIME_FLAG, now_ms)
+        elif attributes & LOG_APPEND_TIME_FLAG:
+            # Only the log may say so: the client's timestamps are kept as its own.
+            stamp(batch, attributes & ~LOG_APPEND_TIME_FLAG, max_ms)
+        put_assigned(batch, 0, base_offset, length, leader_epoch)
+        if (
+            leader_epoch == epochs.latest
+            and epochs.is_saved
+            and segments.append_quickly(batch, size, base_offset, last_offset, max_ms)
+        ):
+            self.log_end_offset = last_offset + 1
+            self._is_used = True
         else:
-            buffers = ASSIGNED.pack(base_offset, length, leader_epoch), batch[MAGIC_AT:size]
-        self._write(buffers, size, last_offset, max_ms, now_ms, leader_epoch)
+            self._write(batch, size, last_offset, max_ms, now_ms, leader_epoch)
         if producer_id >= 0:
             entry = self.producers.append(
                 producer_id, producer_epoch, sequence, last_sequence, base_offset, last_offset, max_ms
@@ -263,9 +277,9 @@ class PartitionLog:
                 self.producers.begin_txn(producer_id, entry, base_offset)
         return new_tuple(Appended, (base_offset, last_offset, stamp_ms, self.log_start_offset, False))
 
-    def append_as_coordinator(self, batch: bytes, leader_epoch: int) -> int:
+    def append_as_coordinator(self, batch: bytearray, leader_epoch: int) -> int:
         """Appends a batch that a coordinator on this node built, and which therefore needs no validation. Returns its
-        last offset. Raises KafkaError with nothing written.
+        last offset. Raises KafkaError with nothing written. It, too, gets its offset and leader epoch in place.
 
         A batch of a transaction, one that is too large and one that the log has to stamp take the path of a client's.
         """
@@ -276,8 +290,8 @@ class PartitionLog:
             return self.append_as_leader(memoryview(batch), leader_epoch, BY_COORDINATOR).last_offset
         base_offset = self.log_end_offset
         last_offset: int = base_offset + last_delta
-        assigned = ASSIGNED.pack(base_offset, size - LENGTH_OVERHEAD, leader_epoch)
-        self._write((assigned, memoryview(batch)[MAGIC_AT:]), size, last_offset, max_ms, max_ms, leader_epoch)
+        put_assigned(batch, 0, base_offset, size - LENGTH_OVERHEAD, leader_epoch)
+        self._write(batch, size, last_offset, max_ms, max_ms, leader_epoch)
         return last_offset
 
     def append_marker(self, marker: EndMarker, leader_epoch: int) -> Appended:
@@ -289,7 +303,7 @@ class PartitionLog:
         offset = self.log_end_offset
         is_stamped = self.config.message_timestamp_type == LOG_APPEND_TIME
         batch = build_marker(marker, offset, leader_epoch, now_ms, log_append_time=is_stamped)
-        self._write((batch,), len(batch), offset, now_ms, now_ms, leader_epoch)
+        self._write(batch, len(batch), offset, now_ms, now_ms, leader_epoch)
         self.producers.end_verification(producer_id, producer_epoch, marker.transaction_version)
         completed = self.producers.end_txn(
             producer_id, producer_epoch, marker.coordinator_epoch, offset, now_ms, is_aborted=not marker.is_commit
@@ -317,25 +331,19 @@ class PartitionLog:
             self._write_together(batches[:size], found)
         return Appended(first.fields[0], last.fields[0] + last.fields[6], -1, self.log_start_offset, False)
 
-    def _write(
-        self, buffers: Sequence[Buffer], size: int, last_offset: int, max_ms: int, now_ms: int, leader_epoch: int
-    ) -> None:
+    def _write(self, batch: Buffer, size: int, last_offset: int, max_ms: int, now_ms: int, leader_epoch: int) -> None:
         """Writes one batch to the end of the log, in a new segment if the active one must roll."""
         segments, epochs = self.segments, self.epochs
         base_offset = self.log_end_offset
         self._is_used = True
-        if (
-            leader_epoch != epochs.latest
-            or not epochs.is_saved
-            or not segments.append_quickly(buffers, size, base_offset, last_offset, max_ms)
-        ):
-            if leader_epoch != epochs.latest:
-                self.begin_epoch(leader_epoch)
-            if not epochs.is_saved:
-                self._save_epochs()
+        if leader_epoch != epochs.latest:
+            self.begin_epoch(leader_epoch)
+        if not epochs.is_saved:
+            self._save_epochs()
+        if not segments.append_quickly(batch, size, base_offset, last_offset, max_ms):
             if segments.must_roll(size, last_offset, max_ms, now_ms):
                 self.roll(base_offset)
-            position = segments.write(buffers, size)
+            position = segments.write(batch, size)
             segments.index_batch(base_offset, last_offset, position, size, max_ms)
         self.log_end_offset = last_offset + 1
 
@@ -353,7 +361,7 @@ class PartitionLog:
         if segments.must_roll(len(batches), last[0] + last[6], newest_ms, self.clock.now_ms()):
             self.roll(first[0])
         self._is_used = True
-        written_at = segments.write((batches,), len(batches))
+        written_at = segments.write(batches, len(batches))
         for position, size, fields in found:
             base_offset, _, _, _, _, _, last_delta, _, max_ms, producer_id, _, _, _ = fields
             if base_offset != self.log_end_offset:

@@ -60,6 +60,7 @@ _FILE_ERRORS = (errno.EIO, errno.EUCLEAN)
 
 
 FrameHandler = Callable[["Connection", memoryview], None]
+"""A frame is valid, and may be changed, until the handler returns."""
 
 
 class BadRequestError(Exception):
@@ -129,7 +130,7 @@ class Connection:
         self._out: deque[Part] = deque()
         self._backlog_bytes = 0
         self._slots: deque[Slot] = deque()
-        self._stash = b""
+        self._stash: bytes | bytearray = b""
         self._buffer: Buffer | None = None
         self._filled = 0
         self._frame_bytes = 0
@@ -227,7 +228,7 @@ class Connection:
                     self.server.flush_soon(self)
                     break
         if position < end and not self.is_closed:
-            self._stash = bytes(data[position:end])
+            self._stash = bytearray(data[position:end])
 
     def _describe_bad_size(self, size: int) -> str:
         if size & 0xFFFFFF00 == 0x16030100:

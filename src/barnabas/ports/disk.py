@@ -40,8 +40,8 @@ class Disk(Protocol):
 
     def preadv(self, fd: int, buffers: Sequence[WriteableBuffer], offset: int, /) -> int: ...
 
-    def pwritev(self, fd: int, buffers: Sequence[ReadableBuffer], offset: int, /) -> int:
-        """Writes the buffers one after the other. May write less than all when the disk fills up meanwhile."""
+    def pwrite(self, fd: int, data: ReadableBuffer, offset: int, /) -> int:
+        """May write less than all when the disk fills up meanwhile."""
         ...
 
     def fsync(self, fd: int, /) -> None: ...
@@ -119,7 +119,7 @@ class SystemDisk:
     close = staticmethod(os.close)
     pread = staticmethod(os.pread)
     preadv = staticmethod(os.preadv)
-    pwritev = staticmethod(os.pwritev)
+    pwrite = staticmethod(os.pwrite)
     fsync = staticmethod(os.fsync)
     truncate = staticmethod(os.ftruncate)
     send_range = staticmethod(os.sendfile)

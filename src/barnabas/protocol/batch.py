@@ -257,9 +257,9 @@ def build_plain_batch(
     producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
     is_transactional: bool = False,
-) -> bytes:
+) -> bytearray:
     """A batch of keys and values with a single timestamp, without headers or compression. This is what coordinators
-    write, at a third of the cost of `build_batch`."""
+    write, at a third of the cost of `build_batch`; the log changes it (`append_as_coordinator`)."""
     count = len(pairs)
     header = _COVERED.pack(
         TRANSACTIONAL_FLAG * is_transactional,
@@ -272,7 +272,7 @@ def build_plain_batch(
         count,
     )
     records = [plain_record(delta, key, value) for delta, (key, value) in enumerate(pairs)]
-    return _with_checksum(0, NO_LEADER_EPOCH, b"".join((header, *records)))
+    return bytearray(_with_checksum(0, NO_LEADER_EPOCH, b"".join((header, *records))))
 
 
 def _with_checksum(base_offset: int, leader_epoch: int, covered: bytes | bytearray) -> bytes:

@@ -36,7 +36,7 @@ def write_part(disk: Disk, folder: str, part: SnapshotPart) -> None:
     try:
         view, position = memoryview(part.data), part.position
         while view:
-            written = disk.pwritev(fd, [view], position)
+            written = disk.pwrite(fd, view, position)
             position += written
             view = view[written:]
         if part.is_last:

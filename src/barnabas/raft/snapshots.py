@@ -185,7 +185,7 @@ def _write_durably(disk: Disk, path: str, parts: Iterable[bytes], *, mode: int) 
         for part in parts:
             view = memoryview(part)
             while view:
-                written = disk.pwritev(fd, [view], position)
+                written = disk.pwrite(fd, view, position)
                 position += written
                 view = view[written:]
         disk.fsync(fd)

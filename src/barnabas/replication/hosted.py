@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from barnabas.log.append_batches import new_tuple
 from barnabas.log.segments.segment_list import UNRESOLVED, LogPosition
 from barnabas.protocol.errors import Error, KafkaError
 
@@ -81,19 +82,32 @@ class HostedPartition:
         state.min_insync_replicas = log.config.min_insync_replicas
         log.high_watermark_moved(state.high_watermark.offset)
 
-    def append(self, batch: memoryview, acks: int, verification: Verification | None = None) -> Appended:
-        """Writes a client's batch. Raises `KafkaError` with nothing written. The first batch of a transaction needs
-        the `verification` that was begun before the coordinator was asked."""
+    def append(
+        self, batch: memoryview, acks: int, verification: Verification | None = None, now_ms: int = -1
+    ) -> Appended:
+        """Writes a client's batch, and its offset and leader epoch into the batch. Raises `KafkaError` with nothing
+        written. The first batch of a transaction needs the `verification` that was begun before the coordinator was
+        asked."""
         state = self.state
+        if state.commits_alone:
+            # As `_grew` does, in fewer steps: this is the way of nearly every batch on a single node.
+            log = self.log
+            appended = log.append_as_leader(batch, state.leader_epoch, verification, now_ms)
+            segment = log.segments.active
+            end = new_tuple(LogPosition, (log.log_end_offset, segment.base_offset, segment.size))
+            state.log_end = state.high_watermark = end
+            if self.watchers or self.subscribers:
+                self.notify()
+            return appended
         if state.leader_id != state.local_id:
             raise self._not_leader()
-        if acks == ACKS_ALL and not state.commits_alone:
+        if acks == ACKS_ALL:
             state.require_in_sync()
-        appended = self.log.append_as_leader(batch, state.leader_epoch, verification)
+        appended = self.log.append_as_leader(batch, state.leader_epoch, verification, now_ms)
         self._grew()
         return appended
 
-    def append_as_coordinator(self, batch: bytes) -> int:
+    def append_as_coordinator(self, batch: bytearray) -> int:
         """Writes a batch that a coordinator of this node made, and returns its last offset. Raises `KafkaError` with
         nothing written."""
         self._require_in_sync_leader()

@@ -96,7 +96,7 @@ class ReplicaManager:
         self._node_id = BrokerId(node_id)
         self._store = store
         self._purgatory = purgatory
-        self._clock = clock
+        self.clock = clock
         self._run_in_thread = run_in_thread
         self.flushed_by_time: dict[HostedPartition, None] = {}
         """Those whose topic asks for regular syncs (`flush.ms`)."""
@@ -472,7 +472,7 @@ class ReplicaManager:
         self.misplaced.pop((hosted.topic_id, hosted.index), None)
         self.removals += 1
         self._retire(hosted)
-        self._take_away(hosted, self._clock.now_ms())
+        self._take_away(hosted, self.clock.now_ms())
 
     def _retire(self, hosted: HostedPartition) -> None:
         """Nobody is served from the partition any more."""
@@ -487,7 +487,7 @@ class ReplicaManager:
 
     async def _remove(self, topic: TopicImage) -> None:
         """Nobody is served from the topic any more. Its logs are taken away with turns for others in between."""
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         breather = Breather()
         partitions = self._by_id.pop(topic.topic_id, {})
         if self._by_name.get(topic.name.encode()) is partitions:

@@ -126,10 +126,10 @@ class SimulatedDisk:
             read += len(piece)
         return read
 
-    def pwritev(self, fd: int, buffers: Sequence[ReadableBuffer], offset: int, /) -> int:
-        self._count("pwritev")
+    def pwrite(self, fd: int, data: ReadableBuffer, offset: int, /) -> int:
+        self._count("pwrite")
         file = self._file(fd)
-        data = b"".join(bytes(buffer) for buffer in buffers)
+        data = bytes(data)
         if self.capacity_bytes is not None:
             used = self.used_bytes
             growth = offset + len(data) - len(file.data)

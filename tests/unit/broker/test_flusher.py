@@ -47,7 +47,7 @@ def make_log(folder: Path, name: str = "t-0") -> PartitionLog:
 
 
 def append(log: PartitionLog) -> None:
-    log.append_as_leader(memoryview(build_batch([Record(b"v", timestamp=SystemClock().now_ms())])), 0)
+    log.append_as_leader(memoryview(bytearray(build_batch([Record(b"v", timestamp=SystemClock().now_ms())]))), 0)
 
 
 def in_thread(function: Any, *arguments: Any) -> asyncio.Future[None]:

@@ -444,7 +444,7 @@ def cut(disk: SimulatedDisk, path: str, length: int) -> None:
 
 def extend(disk: SimulatedDisk, path: str, data: bytes) -> None:
     fd = disk.open(path, os.O_RDWR)
-    disk.pwritev(fd, [data], disk.size(path))
+    disk.pwrite(fd, data, disk.size(path))
     disk.close(fd)
 
 

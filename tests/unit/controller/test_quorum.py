@@ -214,7 +214,7 @@ def test_a_voter_that_cannot_write_does_not_vote_and_says_so_in_a_line(caplog: p
     first = quorum.active
     full, other = quorum.others()
     quorum.agree_on(100)
-    full.disk.fail("pwritev", errno.ENOSPC)
+    full.disk.fail("pwrite", errno.ENOSPC)
     first.kill()
     quorum.run_for(20)
     assert not other.is_active, "nobody can be elected without the vote of the one with the full disk"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from barnabas.ports import Clock, Disk
+    from barnabas.protocol.varint import Buffer
     from barnabas.testing.clock import ManualClock
 
 from crc32c import crc32c
@@ -27,7 +28,13 @@ TOPIC_ID = Uuid(bytes(range(16)))
 
 def batch(*values: bytes, timestamp: int = 1_700_000_000_000, **fields: Any) -> memoryview:
     """A producer's batch of records with these values."""
-    return memoryview(build_batch([Record(value=value, timestamp=timestamp) for value in values], **fields))
+    records = [Record(value=value, timestamp=timestamp) for value in values]
+    return memoryview(bytearray(build_batch(records, **fields)))
+
+
+def copy_of(data: Buffer) -> memoryview:
+    """A batch to append: the log puts offset and leader epoch into it, so a second append needs another copy."""
+    return memoryview(bytearray(data))
 
 
 def idempotent(producer_id: int, epoch: int, sequence: int, count: int = 1, **fields: Any) -> memoryview:

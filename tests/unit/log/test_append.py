@@ -135,4 +135,4 @@ def test_an_append_makes_one_write_and_opens_nothing_once_the_log_is_in_use(tmp_
     disk.calls.clear()
     for _ in range(50):
         log.append_as_leader(batch(b"x" * HEADER_SIZE), 0)
-    assert disk.calls == {"pwritev": 50}
+    assert disk.calls == {"pwrite": 50}

@@ -11,7 +11,7 @@ from barnabas.log.producers.producer_state import BY_COORDINATOR
 from barnabas.protocol.batch import build_plain_batch
 from barnabas.protocol.errors import Error, KafkaError
 
-from .logs import create, read_bytes, read_records
+from .logs import copy_of, create, read_bytes, read_records
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +44,7 @@ def test_what_is_written_is_what_a_client_would_have_written(
     ours, theirs = (create(folder, clock, TopicConfig(**config)) for folder in folders)
     batches = [build_plain_batch(PAIRS, clock.now_ms(), **{**fields, "base_sequence": at}) for at in (0, 2, 4)]
     for batch in batches:
-        expected = theirs.append_as_leader(memoryview(batch), 5, BY_COORDINATOR)
+        expected = theirs.append_as_leader(copy_of(batch), 5, BY_COORDINATOR)
         assert ours.append_as_coordinator(batch, 5) == expected.last_offset
     assert ours.end_position == theirs.end_position
     for offset in (0, 2, 4):

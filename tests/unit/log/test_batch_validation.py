@@ -9,7 +9,7 @@ import pytest
 from barnabas.config.topic_config import TopicConfig
 from barnabas.protocol.errors import Error, KafkaError
 
-from .logs import altered, batch, create, read_bytes
+from .logs import altered, batch, copy_of, create, read_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,6 +64,7 @@ REFUSED = {
     "a negative count": (altered(GOOD, record_count=-1), Error.INVALID_RECORD),
     "no offsets": (altered(GOOD, record_count=0, last_offset_delta=-1), Error.INVALID_RECORD),
     "a control batch": (altered(GOOD, attributes=0x20), Error.INVALID_RECORD),
+    "a control batch with every unused attribute": (altered(GOOD, attributes=-0x80 | 0x20), Error.INVALID_RECORD),
     "a base offset": (altered(GOOD, base_offset=5), Error.INVALID_RECORD),
     "a base offset and a wrong checksum": (altered(GOOD, base_offset=5, crc=4), Error.INVALID_RECORD),
     "a producer id without a sequence": (altered(GOOD, producer_id=5, producer_epoch=0), Error.INVALID_RECORD),
@@ -109,7 +110,7 @@ def test_a_bad_batch_is_refused_with_kafkas_code_and_nothing_is_appended(
     data, error = REFUSED[name]
     log = create(tmp_path, clock, CONFIG)
     with pytest.raises(KafkaError) as refused:
-        log.append_as_leader(data, 0)
+        log.append_as_leader(copy_of(data), 0)
     assert refused.value.error is error
     assert "t-0" in refused.value.message
     assert log.end_position == (0, 0, 0)
@@ -120,7 +121,7 @@ def test_a_timestamp_out_of_range_is_refused(tmp_path: Path, clock: ManualClock,
     config, data = REFUSED_TIMESTAMPS[name]
     log = create(tmp_path, clock, config)
     with pytest.raises(KafkaError) as refused:
-        log.append_as_leader(data, 0)
+        log.append_as_leader(copy_of(data), 0)
     assert refused.value.error is Error.INVALID_TIMESTAMP
     assert log.log_end_offset == 0
 
@@ -129,7 +130,7 @@ def test_a_timestamp_out_of_range_is_refused(tmp_path: Path, clock: ManualClock,
 def test_an_unusual_batch_that_kafka_takes_is_taken(tmp_path: Path, clock: ManualClock, name: str) -> None:
     config, data = ACCEPTED[name]
     log = create(tmp_path, clock, config)
-    log.append_as_leader(data, 0)
+    log.append_as_leader(copy_of(data), 0)
     assert len(read_bytes(log, 0)) == len(data)
 
 
@@ -138,6 +139,6 @@ def test_what_follows_a_batch_and_is_no_whole_batch_is_not_stored(
     tmp_path: Path, clock: ManualClock, rest: bytes
 ) -> None:
     log = create(tmp_path, clock)
-    log.append_as_leader(memoryview(bytes(GOOD) + rest), 0)
+    log.append_as_leader(copy_of(bytes(GOOD) + rest), 0)
     assert log.end_position == (2, 0, len(GOOD))
     assert read_bytes(log, 0)[16:] == GOOD[16:]

@@ -14,12 +14,13 @@ from barnabas.protocol.errors import Error, KafkaError
 from barnabas.testing.disk import SimulatedDisk
 from tests.unit.replication.hosting import FaultyDisk
 
-from .logs import batch, create, idempotent, put_to_sleep, read_records, reopen
+from .logs import batch, copy_of, create, idempotent, put_to_sleep, read_records, reopen
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from barnabas.log.partition_log import PartitionLog
+    from barnabas.protocol.varint import Buffer
     from barnabas.testing.clock import ManualClock
 
 
@@ -47,21 +48,21 @@ def test_a_full_disk_fails_appends_keeps_reads_going_and_heals(disk: SimulatedDi
     log = create("", clock, disk=disk)
     one = batch(b"x" * 100)
     for _ in range(3):
-        log.append_as_leader(one, 0)
+        log.append_as_leader(copy_of(one), 0)
     for spare_bytes in range(len(one)):
         disk.capacity_bytes = used(disk) + spare_bytes
-        assert fails_to_append(log, one)
+        assert fails_to_append(log, copy_of(one))
         assert disk.size("/t-0/00000000000000000000.log") == 3 * len(one), "what fitted was cut away again"
         assert offsets(log) == [0, 1, 2]
     disk.heal()
-    assert log.append_as_leader(one, 0).base_offset == 3
+    assert log.append_as_leader(copy_of(one), 0).base_offset == 3
     assert offsets(log) == [0, 1, 2, 3]
 
 
 def test_a_batch_that_failed_is_new_when_it_is_sent_again(disk: SimulatedDisk, clock: ManualClock) -> None:
     log = create("", clock, disk=disk)
     log.append_as_leader(idempotent(7, 0, 0), 0)
-    disk.fail("pwritev", errno.EIO)
+    disk.fail("pwrite", errno.EIO)
     assert fails_to_append(log, idempotent(7, 0, 1))
     disk.heal()
     again = log.append_as_leader(idempotent(7, 0, 1), 0)
@@ -103,21 +104,21 @@ def test_an_index_that_cannot_be_written_does_not_fail_the_append(disk: Simulate
     config = TopicConfig(index_interval_bytes=0)
     log = create("", clock, config, disk)
     log.append_as_leader(batch(b"x"), 0)
-    original = disk.pwritev
+    original = disk.pwrite
 
-    def fail_for_index_files(fd: int, buffers: list[bytes], offset: int, /) -> int:
-        if len(buffers) == 1:
+    def fail_for_index_files(fd: int, data: Buffer, offset: int, /) -> int:
+        if len(data) != len(batch(b"x")):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return original(fd, buffers, offset)
+        return original(fd, data, offset)
 
-    disk.pwritev = fail_for_index_files  # type: ignore[method-assign, assignment]
+    disk.pwrite = fail_for_index_files  # type: ignore[method-assign, assignment]
     for _ in range(1199):
         log.append_as_leader(batch(b"x"), 0)
     assert log.log_end_offset == 1200
     with pytest.raises(KafkaError) as failed:
         log.prepare_flush()
     assert failed.value.error is Error.KAFKA_STORAGE_ERROR
-    disk.pwritev = original  # type: ignore[method-assign]
+    disk.pwrite = original  # type: ignore[method-assign]
     log.close()
     assert disk.size("/t-0/00000000000000000000.index") == 1199 * 8
     assert offsets(reopen(log, clock, clean_shutdown=True, disk=disk)) == list(range(1200))

@@ -44,7 +44,7 @@ def log(tmp_path: Path, clock: ManualClock) -> PartitionLog:
         if number % 2:
             producer = {"producer_id": 7, "producer_epoch": 1, "base_sequence": sequence}
         sequence += len(records) if producer else 0
-        log.append_as_leader(memoryview(build_batch(records, codec=codec, **producer)), number // 200)
+        log.append_as_leader(memoryview(bytearray(build_batch(records, codec=codec, **producer))), number // 200)
     for epoch, is_commit in enumerate((False, True)):
         append_transaction(log, epoch, is_commit=is_commit)
     log.close()

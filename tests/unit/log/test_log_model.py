@@ -19,7 +19,7 @@ from barnabas.protocol.record import Record
 from barnabas.testing.clock import ManualClock
 from barnabas.testing.disk import SimulatedDisk
 
-from .logs import TOPIC_ID, create, put_to_sleep, read_records, reopen
+from .logs import TOPIC_ID, copy_of, create, put_to_sleep, read_records, reopen
 
 if TYPE_CHECKING:
     from barnabas.log.partition_log import PartitionLog
@@ -47,7 +47,7 @@ class LogMachine(RuleBasedStateMachine):
         self.sequence = 0
         # (last offset, last sequence) of the producer's batches, and the last of them as it was sent.
         self.producer_batches: list[tuple[int, int]] = []
-        self.last_batch: memoryview | None = None
+        self.last_batch: bytes | None = None
 
     def at(self, fraction: float) -> int:
         """Some offset from the log's start to its end."""
@@ -58,8 +58,8 @@ class LogMachine(RuleBasedStateMachine):
         self.clock.advance_ms(step_ms)
         records = [Record(value=value, timestamp=self.clock.now_ms()) for value in values]
         data = build_batch(records, producer_id=5, producer_epoch=0, base_sequence=self.sequence)
-        self.last_batch = memoryview(data)
-        appended = self.log.append_as_leader(self.last_batch, self.epoch)
+        self.last_batch = data
+        appended = self.log.append_as_leader(copy_of(self.last_batch), self.epoch)
         assert appended == (self.log_end, self.log_end + len(values) - 1, -1, self.log_start, False)
         self.take(self.log_end, values)
         self.sequence += len(values)
@@ -69,7 +69,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def append_again(self) -> None:
         assert self.last_batch is not None
-        assert self.log.append_as_leader(self.last_batch, self.epoch).is_duplicate
+        assert self.log.append_as_leader(copy_of(self.last_batch), self.epoch).is_duplicate
 
     @rule(values=VALUES, gap=st.integers(0, 3))
     def append_as_follower(self, values: list[bytes], gap: int) -> None:

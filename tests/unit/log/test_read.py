@@ -17,7 +17,7 @@ from barnabas.protocol.batch import read_header
 from barnabas.protocol.errors import Error, KafkaError
 from tests.peers import wait_until
 
-from .logs import TOPIC_ID, batch, create, put_to_sleep, read_bytes, read_records
+from .logs import TOPIC_ID, batch, copy_of, create, put_to_sleep, read_bytes, read_records
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,7 @@ SEGMENTS_OF_TEN = TopicConfig(segment_bytes=10 * len(ONE), index_interval_bytes=
 def filled(folder: Path, clock: ManualClock, config: TopicConfig = SEGMENTS_OF_TEN, batches: int = 35) -> PartitionLog:
     log = create(folder, clock, config)
     for _ in range(batches):
-        log.append_as_leader(ONE, 0)
+        log.append_as_leader(copy_of(ONE), 0)
     return log
 
 
@@ -133,7 +133,7 @@ def test_no_more_files_are_open_than_the_pool_allows(tmp_path: Path, clock: Manu
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(40):
         for log in logs:
-            log.append_as_leader(ONE, 0)
+            log.append_as_leader(copy_of(ONE), 0)
     for log in logs:
         assert [record.offset for record in read_records(log)] == list(range(80))
     assert len(os.listdir("/proc/self/fd")) - before <= 4
@@ -157,7 +157,7 @@ def test_a_log_that_nobody_uses_closes_its_files_and_goes_on_when_somebody_does(
     assert log.release_if_idle()
     assert not log.release_if_idle(), "there is nothing left to close"
     assert not log.segments.is_awake()
-    assert log.append_as_leader(ONE, 0).base_offset == 70
+    assert log.append_as_leader(copy_of(ONE), 0).base_offset == 70
     assert [record.offset for record in read_records(log)] == list(range(72))
 
 
@@ -170,7 +170,7 @@ def test_a_log_that_sleeps_between_appends_is_indexed_like_one_that_does_not(
     awake, sleepy = create(tmp_path / "a", clock, config), create(tmp_path / "b", clock, config)
     for number in range(30):
         data = batch(b"x" * 100, b"y" * 100, timestamp=clock.now_ms() + number)
-        awake.append_as_leader(data, 0)
+        awake.append_as_leader(copy_of(data), 0)
         sleepy.append_as_leader(data, 0)
         put_to_sleep(sleepy)
     awake.close()
@@ -216,7 +216,7 @@ def test_a_range_keeps_its_file_open_when_the_pool_wants_it_back(tmp_path: Path,
         files=FilePool(disk, limit=1),
     )
     for _ in range(35):
-        log.append_as_leader(ONE, 0)
+        log.append_as_leader(copy_of(ONE), 0)
     before = len(os.listdir("/proc/self/fd"))
     ranges = [log.read(offset, 1 << 20, log.end_position, whole_first_batch=True) for offset in (0, 20, 40, 60)]
     assert len(os.listdir("/proc/self/fd")) == before + 3

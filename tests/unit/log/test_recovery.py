@@ -160,7 +160,7 @@ def test_a_clean_log_is_opened_without_reading_more_than_its_tail(tmp_path: Path
     assert segments > 10
     assert disk.calls["pread"] <= 6
     assert "preadv" not in disk.calls
-    assert "pwritev" not in disk.calls
+    assert "pwrite" not in disk.calls
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])

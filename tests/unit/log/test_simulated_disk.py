@@ -30,7 +30,7 @@ def test_files_are_written_read_cut_and_extended(disk_and_folder: tuple[Disk, st
     disk, folder = disk_and_folder
     path = f"{folder}/file"
     fd = disk.open(path, os.O_RDWR | os.O_CREAT)
-    assert disk.pwritev(fd, [b"abc", memoryview(b"def")], 2) == 6
+    assert disk.pwrite(fd, memoryview(b"abcdef"), 2) == 6
     assert disk.pread(fd, 100, 0) == b"\0\0abcdef"
     assert disk.pread(fd, 100, 50) == b""
     into = bytearray(3), bytearray(9)
@@ -50,7 +50,7 @@ def test_files_are_written_read_cut_and_extended(disk_and_folder: tuple[Disk, st
 def test_an_open_file_outlives_its_name(disk_and_folder: tuple[Disk, str]) -> None:
     disk, folder = disk_and_folder
     fd = disk.open(f"{folder}/file", os.O_RDWR | os.O_CREAT)
-    disk.pwritev(fd, [b"abc"], 0)
+    disk.pwrite(fd, b"abc", 0)
     disk.unlink(f"{folder}/file")
     assert not disk.exists(f"{folder}/file")
     assert disk.pread(fd, 3, 0) == b"abc"
@@ -86,7 +86,7 @@ def test_names_are_made_moved_listed_and_removed(disk_and_folder: tuple[Disk, st
 def test_a_file_range_goes_to_a_socket(disk_and_folder: tuple[Disk, str]) -> None:
     disk, folder = disk_and_folder
     fd = disk.open(f"{folder}/file", os.O_RDWR | os.O_CREAT)
-    disk.pwritev(fd, [b"0123456789"], 0)
+    disk.pwrite(fd, b"0123456789", 0)
     receiver, sender = os.pipe()
     assert disk.send_range(sender, fd, 3, 4) == 4
     assert os.read(receiver, 100) == b"3456"
@@ -101,11 +101,11 @@ def test_a_crash_takes_what_was_not_synced(clock: ManualClock) -> None:
     disk.sync_dir("/")
     for name in ("synced", "renamed", "unnamed"):
         fd = disk.open(f"/d/{name}", os.O_RDWR | os.O_CREAT)
-        disk.pwritev(fd, [b"kept"], 0)
+        disk.pwrite(fd, b"kept", 0)
         disk.fsync(fd)
         if name != "unnamed":
             disk.sync_dir("/d")
-        disk.pwritev(fd, [b"lost"], 4)
+        disk.pwrite(fd, b"lost", 4)
     disk.rename("/d/renamed", "/d/new-name")
     disk.make_folder("/e")
 
@@ -120,10 +120,10 @@ def test_a_full_disk_writes_what_fits_and_then_nothing(clock: ManualClock) -> No
     disk = SimulatedDisk(clock)
     disk.capacity_bytes = 5
     fd = disk.open("/file", os.O_RDWR | os.O_CREAT)
-    assert disk.pwritev(fd, [b"abc", b"def"], 0) == 5
+    assert disk.pwrite(fd, b"abcdef", 0) == 5
     with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
-        disk.pwritev(fd, [b"f"], 5)
-    assert disk.pwritev(fd, [b"xyz"], 0) == 3, "what is there may be written over"
+        disk.pwrite(fd, b"f", 5)
+    assert disk.pwrite(fd, b"xyz", 0) == 3, "what is there may be written over"
 
 
 def test_a_lock_is_exclusive_until_it_is_closed(clock: ManualClock) -> None:

@@ -32,7 +32,7 @@ def test_the_first_record_at_or_after_a_time_is_found_within_its_batch(tmp_path:
     for codec in (Codec.NONE, Codec.LZ4):
         start = START + 1000 * codec
         records = [Record(value=b"v", timestamp=start + age) for age in (0, 10, 20)]
-        log.append_as_leader(memoryview(build_batch(records, codec=codec)), 4 + codec)
+        log.append_as_leader(memoryview(bytearray(build_batch(records, codec=codec))), 4 + codec)
     assert log.offset_by_timestamp(START - 1) == (START, 0, 4)
     assert log.offset_by_timestamp(START + 10) == (START + 10, 1, 4)
     assert log.offset_by_timestamp(START + 11) == (START + 20, 2, 4)
@@ -82,7 +82,7 @@ def test_timestamps_in_any_order_are_found_as_a_search_through_all_records_finds
     log = create("", clock, TopicConfig(segment_bytes=900, index_interval_bytes=150), disk)
     for at in range(0, len(ages), batch_size):
         records = [Record(value=b"v" * 20, timestamp=START + age) for age in ages[at : at + batch_size]]
-        log.append_as_leader(memoryview(build_batch(records)), 0)
+        log.append_as_leader(memoryview(bytearray(build_batch(records))), 0)
     if restart == "sleep":
         put_to_sleep(log)
     elif restart != "none":
@@ -229,7 +229,7 @@ def test_an_index_that_was_made_again_corrects_what_was_known_from_it(clock: Man
     disk = SimulatedDisk(clock)
     log = many_segments(clock, disk, 20)
     fd = disk.open(f"{log.folder}/{7:020d}.timeindex", os.O_WRONLY)
-    disk.pwritev(fd, [TIME_ENTRY.pack(START - 5, 0)], 0)
+    disk.pwrite(fd, TIME_ENTRY.pack(START - 5, 0), 0)
     disk.close(fd)
     assert log.offset_by_timestamp(START + 15) == (START + 15, 15, 0)
     cut_file(disk, f"{log.folder}/{7:020d}.index", 5)

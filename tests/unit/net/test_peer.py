@@ -62,7 +62,7 @@ class World:
         """Fetch answers with this content."""
         disk = SimulatedDisk(SimulatedClock(self.scheduler), write_to_socket=self.network.write)
         disk.make_folder("/log")
-        disk.pwritev(disk.open(f"/log/{0:020}.log", os.O_RDWR | os.O_CREAT), [content], 0)
+        disk.pwrite(disk.open(f"/log/{0:020}.log", os.O_RDWR | os.O_CREAT), content, 0)
         served = self.serve()
         served.offer_file(disk, "/log", len(content))
         return served, disk

@@ -44,7 +44,7 @@ class Node:
         self.served = Served(self.loop, host, name, PORT)
         disk = SimulatedDisk(SimulatedClock(cluster.scheduler), write_to_socket=cluster.network.write)
         disk.make_folder("/log")
-        disk.pwritev(disk.open(f"/log/{0:020}.log", 0o102), [CONTENT], 0)
+        disk.pwrite(disk.open(f"/log/{0:020}.log", 0o102), CONTENT, 0)
         self.served.offer_file(disk, "/log", len(CONTENT))
         settings = PeerSettings(request_timeout_s=TIMEOUT_S, connection_setup_timeout_s=TIMEOUT_S)
         for other in NAMES:

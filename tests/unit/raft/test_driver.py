@@ -162,7 +162,7 @@ def test_a_write_that_fails_costs_the_leadership_and_what_was_written_is_committ
     async def scenario() -> None:
         async with driving(disk) as (driver, listener):
             written = append(driver, "written")
-            disk.fail("pwritev", errno.ENOSPC)
+            disk.fail("pwrite", errno.ENOSPC)
             with pytest.raises(KafkaError) as refused:
                 append(driver, "lost")
             assert refused.value.error is Error.NOT_CONTROLLER
@@ -182,7 +182,7 @@ def test_a_write_that_fails_costs_the_leadership_and_what_was_written_is_committ
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize(("operation", "number"), [("open", errno.EMFILE), ("pwritev", errno.ENOSPC)])
+@pytest.mark.parametrize(("operation", "number"), [("open", errno.EMFILE), ("pwrite", errno.ENOSPC)])
 def test_what_keeps_a_sync_from_beginning_costs_the_leadership_only(
     disk: SimulatedDisk, operation: str, number: int
 ) -> None:
@@ -212,7 +212,7 @@ def test_a_device_that_takes_no_writes_stops_the_driver_and_the_folder_is_named(
 ) -> None:
     async def scenario() -> None:
         async with driving(disk) as (driver, listener):
-            disk.fail("pwritev", number)
+            disk.fail("pwrite", number)
             with pytest.raises(KafkaError) as refused:
                 append(driver, "t")
             assert refused.value.error is Error.NOT_CONTROLLER

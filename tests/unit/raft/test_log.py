@@ -80,7 +80,7 @@ def topic_names(disk: SimulatedDisk) -> list[str]:
 
 def overwrite(disk: SimulatedDisk, path: str, position: int, data: bytes) -> None:
     fd = disk.open(path, os.O_RDWR)
-    disk.pwritev(fd, [data], position)
+    disk.pwrite(fd, data, position)
     disk.close(fd)
 
 

@@ -50,9 +50,9 @@ class FaultyDisk(SystemDisk):
         self._look_at("open", path)
         return super().open(path, flags, mode)
 
-    def pwritev(self, fd: int, buffers: Any, offset: int, /) -> int:  # type: ignore[override]
-        self._look_at("pwritev", os.readlink(f"/proc/self/fd/{fd}"))
-        return os.pwritev(fd, buffers, offset)
+    def pwrite(self, fd: int, data: Any, offset: int, /) -> int:
+        self._look_at("pwrite", os.readlink(f"/proc/self/fd/{fd}"))
+        return os.pwrite(fd, data, offset)
 
     def fsync(self, fd: int, /) -> None:  # type: ignore[override]
         self._look_at("fsync", os.readlink(f"/proc/self/fd/{fd}"))

@@ -219,7 +219,7 @@ def test_a_folder_that_fails_takes_its_partitions_offline_and_no_others(tmp_path
         failed: list[OSError] = []
         hosting.store.on_failed_dir = lambda _, error: failed.append(error)
         waiting = hosting.watch(partitions[2])
-        hosting.disk.fail("pwritev", "data-0/t-0", number)
+        hosting.disk.fail("pwrite", "data-0/t-0", number)
         assert refusal(append, partitions[0], b"lost") is Error.KAFKA_STORAGE_ERROR
         hosting.disk.heal()
         assert [error.errno for error in failed] == [number]
@@ -254,7 +254,7 @@ def test_a_write_that_finds_no_space_or_no_file_costs_no_folder(tmp_path: Path, 
         await hosting.follow(a_topic("t"))
         (hosted,) = hosting.replicas
         append(hosted, b"before")
-        hosting.disk.fail("pwritev", "/t-0", number)
+        hosting.disk.fail("pwrite", "/t-0", number)
         assert refusal(append, hosted, b"lost") is Error.KAFKA_STORAGE_ERROR
         hosting.disk.heal()
         append(hosted, b"after")

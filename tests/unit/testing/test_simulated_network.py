@@ -292,7 +292,7 @@ def test_file_ranges_go_out_through_simulated_sockets() -> None:
     async def scenario() -> None:
         disk = SimulatedDisk(SimulatedClock(wires.scheduler), write_to_socket=wires.network.write)
         fd = disk.open("/segment", os.O_RDWR | os.O_CREAT)
-        disk.pwritev(fd, [b"0123456789"], 0)
+        disk.pwrite(fd, b"0123456789", 0)
         client, server = await wires.pair()
         assert disk.send_range(client.fileno(), fd, 2, 5) == 5
         assert await receive(server, 5) == b"23456"

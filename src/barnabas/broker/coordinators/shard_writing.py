@@ -40,11 +40,11 @@ _ERRORS_FOR_CLIENTS: Mapping[Error, Error] = {
 
 def batches_of(
     steps: Sequence[Effects], encode: Encode, max_bytes: int, now_ms: int, base_sequence: int = FIRST_SEQUENCE
-) -> list[bytes]:
+) -> list[bytearray]:
     """In order, uncompressed, each no larger than `max_bytes` unless a single record is."""
     if len(steps) == 1 and len(steps[0].records) == 1:  # A commit of one offset, as most are.
         return [_batch([encode(steps[0].records[0])], now_ms, steps[0].producer, base_sequence)]
-    batches: list[bytes] = []
+    batches: list[bytearray] = []
     filling: list[Pair] = []
     size = HEADER_SIZE
     producer: Producer | None = None
@@ -66,7 +66,7 @@ def batches_of(
     return batches
 
 
-def _batch(pairs: list[Pair], now_ms: int, producer: Producer | None, base_sequence: int) -> bytes:
+def _batch(pairs: list[Pair], now_ms: int, producer: Producer | None, base_sequence: int) -> bytearray:
     if producer is None:
         return build_plain_batch(pairs, now_ms, base_sequence=base_sequence)
     return build_plain_batch(

@@ -73,7 +73,7 @@ def _write_temporary(disk: Disk, path: str, text: str) -> str:
     try:
         written = 0
         while written < len(data):
-            written += disk.pwritev(fd, [data[written:]], written)
+            written += disk.pwrite(fd, data[written:], written)
     finally:
         disk.close(fd)
     return temporary

@@ -95,7 +95,7 @@ def write_snapshot(disk: Disk, path: str, producers: Mapping[int, ProducerEntry]
     try:
         written = 0
         while written < len(data):
-            written += disk.pwritev(fd, [data[written:]], written)
+            written += disk.pwrite(fd, data[written:], written)
     finally:
         disk.close(fd)
 

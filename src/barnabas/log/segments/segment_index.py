@@ -355,7 +355,7 @@ def write_all(disk: Disk, path: str, position: int, data: bytearray) -> None:
         written = 0
         while written < len(data):
             # A copy: the traceback of a failed write may outlive it, and must not keep `data` from growing.
-            written += disk.pwritev(fd, [bytes(data[written:])], position + written)
+            written += disk.pwrite(fd, bytes(data[written:]), position + written)
     finally:
         disk.close(fd)
 

@@ -52,7 +52,7 @@ from barnabas.log.timestamps import RisingTimestamps
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from barnabas.config.topic_config import TopicConfig
     from barnabas.log.producers.aborted_txns import AbortedTxn
@@ -288,9 +288,7 @@ class Segments:
         self.all.append(new)
         self.active = new
 
-    def append_quickly(
-        self, buffers: Sequence[Buffer], size: int, base_offset: int, last_offset: int, max_ms: int
-    ) -> bool:
+    def append_quickly(self, batch: Buffer, size: int, base_offset: int, last_offset: int, max_ms: int) -> bool:
         """The short way of `must_roll`, `write` and `index_batch`, for a batch that needs neither a new segment nor an
         entry in the index, as nearly all small ones. False, with nothing done, for any other."""
         segment, config = self.active, self.config
@@ -308,9 +306,9 @@ class Segments:
         ):
             return False
         try:
-            written = self.disk.pwritev(file.fd, buffers, position)
+            written = self.disk.pwrite(file.fd, batch, position)
             if written != size:
-                self._write_rest(file, buffers, position, written)
+                self._write_rest(file, batch, position, written)
         except OSError as error:
             raise self._append_failed(segment, error) from error
         file.recently_used = True
@@ -325,7 +323,7 @@ class Segments:
             recent.forget_older_half()
         return True
 
-    def write(self, buffers: Sequence[Buffer], size: int) -> int:
+    def write(self, batch: Buffer, size: int) -> int:
         """Writes to the end of the active segment, all or nothing. Returns the position."""
         segment = self.active
         position = segment.size
@@ -334,9 +332,9 @@ class Segments:
                 self._wake(segment)
             file = segment.file or self.files.open(segment)
             file.recently_used = True
-            written = self.disk.pwritev(file.fd, buffers, position)
+            written = self.disk.pwrite(file.fd, batch, position)
             if written != size:
-                self._write_rest(file, buffers, position, written)
+                self._write_rest(file, batch, position, written)
         except OSError as error:
             raise self._append_failed(segment, error) from error
         segment.size = position + size
@@ -540,11 +538,11 @@ class Segments:
         segment.index_is_full = segment.index.is_full(self.config.segment_index_bytes)
         segment.recent = RecentBatches()
 
-    def _write_rest(self, file: OpenFile, buffers: Sequence[Buffer], position: int, written: int) -> None:
+    def _write_rest(self, file: OpenFile, batch: Buffer, position: int, written: int) -> None:
         """A short write usually means a full disk; going on brings the error, or the rest if space has been freed."""
-        data = memoryview(b"".join(buffers))
+        data = memoryview(batch)
         while written < len(data):
-            written += self.disk.pwritev(file.fd, (data[written:],), position + written)
+            written += self.disk.pwrite(file.fd, data[written:], position + written)
 
     def _cut_off_failed_write(self, segment: Segment) -> None:
         try:

@@ -83,4 +83,4 @@ def has_copied(hosted: HostedPartition, follower: int, offset: int) -> None:
 def append(hosted: HostedPartition, timestamps: Iterable[int]) -> None:
     """One batch with a record for each timestamp."""
     records = [Record(value=b"v", timestamp=timestamp) for timestamp in timestamps]
-    hosted.append(memoryview(build_batch(records)), acks=1)
+    hosted.append(memoryview(bytearray(build_batch(records))), acks=1)

@@ -44,10 +44,10 @@ class FullDisk(FaultyDisk):
         super().__init__()
         self.is_full = False
 
-    def pwritev(self, *arguments: Any) -> int:
+    def pwrite(self, *arguments: Any) -> int:
         if self.is_full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return os.pwritev(*arguments)
+        return os.pwrite(*arguments)
 
 
 class Threads:

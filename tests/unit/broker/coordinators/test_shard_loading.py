@@ -132,7 +132,8 @@ def test_records_of_kinds_that_are_not_known_are_passed_over(tmp_path: Path) -> 
     async def scenario() -> None:
         async with household(tmp_path) as house:
             unknown = LogRecord(key=b"\x7f\x00", value=b"?", timestamp=1_700_000_000_000)
-            house.partition_of("g").append(memoryview(build_batch([unknown, offset_record("g", 3)])), acks=-1)
+            batch = bytearray(build_batch([unknown, offset_record("g", 3)]))
+            house.partition_of("g").append(memoryview(batch), acks=-1)
         async with household(tmp_path) as house:
             assert await house.committed("g") == 3
 
@@ -175,7 +176,8 @@ def test_a_log_with_a_record_that_cannot_be_decoded_is_read_once_in_each_epoch(
     async def scenario() -> None:
         async with household(tmp_path) as house:
             damaged = LogRecord(key=b"\0\x01\0\x09", value=None, timestamp=1_700_000_000_000)
-            house.partition_of("g").append(memoryview(build_batch([offset_record("g", 3), damaged])), acks=-1)
+            batch = bytearray(build_batch([offset_record("g", 3), damaged]))
+            house.partition_of("g").append(memoryview(batch), acks=-1)
         house = Household(tmp_path)
         monkeypatch.setattr(led_shard, "replay_log", counted)
         await house.lead()

@@ -12,6 +12,7 @@ from barnabas.protocol.batch import decode_records, read_header
 
 if TYPE_CHECKING:
     from barnabas.coordination.effects import Record
+    from barnabas.protocol.varint import Buffer
 
 NOW_MS = 1_700_000_000_000
 LARGE = 1 << 20
@@ -22,7 +23,7 @@ def a_step(group_id: str, partitions: range, metadata: str = "") -> list[Record]
     return [group_records.offset_commit(group_id, "topic", partition, value) for partition in partitions]
 
 
-def written(*steps: list[Record], max_bytes: int = LARGE, producer: Producer | None = None) -> list[bytes]:
+def written(*steps: list[Record], max_bytes: int = LARGE, producer: Producer | None = None) -> list[bytearray]:
     return batches_of([effects(producer, step) for step in steps], group_records.encode, max_bytes, NOW_MS)
 
 
@@ -32,7 +33,7 @@ def effects(producer: Producer | None, step: list[Record]) -> Effects:
     return wanted
 
 
-def contents(batch: bytes) -> list[Record | None]:
+def contents(batch: Buffer) -> list[Record | None]:
     return [group_records.decode(record.key, record.value) for record in decode_records(batch)]
 
 

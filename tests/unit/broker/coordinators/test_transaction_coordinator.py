@@ -180,4 +180,4 @@ def put_ongoing(house: TransactionHousehold, epoch: int) -> None:
     key, encoded = transaction_records.encode(transaction_records.transaction(ID, value))
     batch = build_batch([Record(key=key, value=encoded, timestamp=house.clock.now_ms())])
     hosted = house.hosted(TRANSACTIONS_TOPIC, partition_of(ID, PARTITIONS))
-    hosted.append_as_coordinator(batch)
+    hosted.append_as_coordinator(bytearray(batch))

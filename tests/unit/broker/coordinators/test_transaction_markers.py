@@ -324,7 +324,7 @@ def test_partitions_do_not_fill_up_with_markers_while_the_transaction_log_cannot
     append, step = HostedPartition.append_as_coordinator, TransactionShard.markers_written
     is_broken = False
 
-    def append_unless_broken(hosted: HostedPartition, batch: bytes) -> int:
+    def append_unless_broken(hosted: HostedPartition, batch: bytearray) -> int:
         if is_broken:
             raise KafkaError(Error.KAFKA_STORAGE_ERROR, "the disk of the transaction log is broken")
         return append(hosted, batch)

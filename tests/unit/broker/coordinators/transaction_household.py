@@ -161,7 +161,7 @@ class TransactionHousehold(Household):
             base_sequence=0,
             is_transactional=True,
         )
-        self.hosted(topic, partition).append(memoryview(batch), ACKS_ALL, NOT_NEEDED)
+        self.hosted(topic, partition).append(memoryview(bytearray(batch)), ACKS_ALL, NOT_NEEDED)
 
     async def end(
         self, producer: Producer, *, commit: bool = True, version: int = END_V1, transactional_id: str = ID

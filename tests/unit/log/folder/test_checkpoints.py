@@ -100,7 +100,7 @@ def test_the_mark_of_a_clean_shutdown_is_taken_once(tmp_path: Path) -> None:
 
 def test_a_checkpoint_is_old_or_new_after_a_crash_at_any_point(clock: ManualClock) -> None:
     old, new = {TopicPartition("t", 0): 1}, {TopicPartition("t", 0): 2, TopicPartition("t", 1): 3}
-    for failing in ("open", "pwritev", "fsync", "rename", "sync_dir", None):
+    for failing in ("open", "pwrite", "fsync", "rename", "sync_dir", None):
         disk = SimulatedDisk(clock)
         checkpoints.write_offsets(disk, "/c", old)
         if failing is None:

@@ -86,7 +86,7 @@ def test_entries_that_the_disk_does_not_take_are_found_all_the_same(disk: Simula
     entries = transactions(random.Random(0), 4 * BLOCK_ENTRIES)
     index = index_of(disk, entries[: BLOCK_ENTRIES + 5])
     index.write_pending()
-    disk.fail("pwritev", errno.ENOSPC)
+    disk.fail("pwrite", errno.ENOSPC)
     for entry in entries[BLOCK_ENTRIES + 5 :]:
         index.add(0, entry)
     everything = (0, 0, entries[-1].last_offset + 1)
@@ -112,7 +112,7 @@ def test_a_transaction_that_stayed_open_long_costs_a_reader_few_reads(disk: Simu
 def test_a_file_that_is_no_index_is_noticed(disk: SimulatedDisk, damage: bytes) -> None:
     index_of(disk, [AbortedTxn(1, 2, 3, 4)]).write_pending()
     fd = disk.open(PATH, 0)
-    disk.pwritev(fd, [damage], ENTRY.size)
+    disk.pwrite(fd, damage, ENTRY.size)
     disk.close(fd)
     with pytest.raises(CorruptIndexError, match="txnindex"):
         read_outline(disk, FOLDER, 0)

@@ -176,7 +176,7 @@ def test_a_marker_that_cannot_be_written_leaves_the_transaction_open(clock: Manu
     disk = SimulatedDisk(clock)
     log = create("", clock, disk=disk)
     write(log, 1, 0)
-    disk.fail("pwritev", errno.EIO)
+    disk.fail("pwrite", errno.EIO)
     assert refused(lambda: end(log, 1)) is Error.KAFKA_STORAGE_ERROR
     disk.heal()
     assert stable_offset(log) == 0

@@ -11,7 +11,7 @@ from barnabas.config.topic_config import TopicConfig
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.testing.clock import ManualClock
 from barnabas.testing.disk import SimulatedDisk
-from tests.unit.log.logs import batch, create, files_of, read_records, reopen
+from tests.unit.log.logs import batch, copy_of, create, files_of, read_records, reopen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +26,7 @@ def test_a_segment_rolls_when_the_next_batch_does_not_fit(tmp_path: Path, clock:
     log.on_roll = lambda rolled_log: rolled.append(rolled_log.log_end_offset)
 
     for _ in range(7):
-        log.append_as_leader(one, 0)
+        log.append_as_leader(copy_of(one), 0)
 
     assert [segment.base_offset for segment in log.segments.all] == [0, 3, 6]
     assert rolled == [3, 6]
@@ -83,7 +83,7 @@ def test_preallocation_reserves_the_segment_and_gives_the_rest_back(tmp_path: Pa
     one = batch(b"x" * 1000)
     log = create(tmp_path, clock, TopicConfig(segment_bytes=4096, preallocate=True))
     for _ in range(4):
-        log.append_as_leader(one, 0)
+        log.append_as_leader(copy_of(one), 0)
     sizes = {name: len(data) for name, data in files_of(log).items() if name.endswith(".log")}
     assert sizes == {"00000000000000000000.log": 3 * len(one), "00000000000000000003.log": 4096}
     log.close()

@@ -36,11 +36,13 @@ from barnabas.broker.api.produce.produce_transactions import (
 from barnabas.broker.api.produce.produce_wire import (
     FIRST_FLEXIBLE_VERSION,
     FIRST_VERSION_WITH_TOPIC_IDS,
+    NO_ERRORS,
     Answers,
     AnswerWriter,
     PartitionAnswer,
     ProduceRequest,
     encode_answer,
+    pack_appended,
     parse_classic,
     parse_flexible,
 )
@@ -171,19 +173,21 @@ def produce_at_once(replicas: ReplicaManager, connection: Connection, version: i
             if hosted is None or len(batch) < HEADER_SIZE or batch[LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT:
                 return False
             state = hosted.state
-            if not (state.commits_alone or (acks == 1 and state.leader_id == state.local_id)):
+            if not state.commits_alone and (acks != 1 or state.leader_id != state.local_id):
                 return False
             found.append(hosted)
         if batches and is_special(found[-1]):
             return False
     targets = iter(found)
+    now_ms = replicas.clock.now_ms()
     answer = AnswerWriter(version, len(request.topics))
-    add_appended = answer.add_appended
+    out = answer.out
     for topic, batches in request.topics:
         answer.begin_topic(topic, len(batches))
         for (index, batch), hosted in zip(batches, targets, strict=False):
             try:
-                add_appended(index, hosted.append(batch, acks))
+                base_offset, _, append_ms, log_start, _ = hosted.append(batch, acks, None, now_ms)
+                out += pack_appended(index, 0, base_offset, append_ms, log_start, NO_ERRORS)
             except KafkaError as error:
                 answer.add(refused(index, error))
         answer.end_topic()

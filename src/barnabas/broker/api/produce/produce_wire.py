@@ -17,7 +17,6 @@ from barnabas.protocol.errors import Error
 from barnabas.protocol.varint import read_uvarint, write_uvarint
 
 if TYPE_CHECKING:
-    from barnabas.log.append_batches import Appended
     from barnabas.replication.hosted import HostedPartition
 
 FIRST_VERSION_WITH_LOG_START = 5
@@ -34,11 +33,12 @@ _ACKS_TIMEOUT = Struct(">hi")
 _INDEX_AND_LENGTH = Struct(">ii")
 _ANSWER_V3 = Struct(">ihqq")
 _ANSWER_V5 = Struct(">ihqqq")
-_APPENDED = Struct(">ihqqq3s")
 _FRAME = Struct(">ii")
 PARTITIONS_AT_ONCE = 250
 """Of a request that is read and appended in one go. The first batch in a partition opens its files, which takes a tenth
 of a millisecond."""
+pack_appended = Struct(">ihqqq3s").pack
+"""One partition of an answer: index, no error, base offset, log append time, log start, `NO_ERRORS`."""
 NO_ERRORS = b"\x01\0\0"
 """No record errors, no message, no tags."""
 
@@ -182,10 +182,16 @@ def parse_flexible(frame: memoryview, position: int, version: int) -> ProduceReq
         batches: list[tuple[int, memoryview]] = []
         for _ in range(partition_count - 1):
             index = _I32.unpack_from(frame, position)[0]
-            length, position = read_uvarint(frame, position + 4)
-            batch_end = position + max(length - 1, 0)
+            low, high = frame[position + 4], frame[position + 5]
+            if low >= 0x80 > high > 0:
+                # Two bytes, as that of nearly every batch of some records.
+                position += 6
+                batch_end = position + (low & 0x7F | high << 7) - 1
+            else:
+                length, position = read_uvarint(frame, position + 4)
+                batch_end = position + max(length - 1, 0)
             if batch_end >= end:
-                raise DecodeError(f"records of {length - 1} bytes reach past the end of the request")
+                raise DecodeError(f"records of {batch_end - position} bytes reach past the end of the request")
             batches.append((index, frame[position:batch_end]))
             position = batch_end + 1 if frame[batch_end] == 0 else skip_tags(frame, batch_end)
         position = position + 1 if frame[position] == 0 else skip_tags(frame, position)
@@ -251,25 +257,21 @@ def write_flexible(out: bytearray, version: int, answers: Answers, tags: bytes) 
 class AnswerWriter:
     """An answer in a flexible version, written partition by partition as batches are appended."""
 
-    __slots__ = ("_out", "_version")
+    __slots__ = ("_version", "out")
 
     def __init__(self, version: int, topic_count: int) -> None:
         self._version = version
-        self._out = bytearray(1)
-        write_uvarint(self._out, topic_count + 1)
+        self.out = bytearray(1)
+        write_uvarint(self.out, topic_count + 1)
 
     def begin_topic(self, topic: bytes, partition_count: int) -> None:
         if self._version < FIRST_VERSION_WITH_TOPIC_IDS:
-            write_uvarint(self._out, len(topic) + 1)
-        self._out += topic
-        write_uvarint(self._out, partition_count + 1)
-
-    def add_appended(self, index: int, appended: Appended) -> None:
-        base_offset, _, log_append_time_ms, log_start_offset, _ = appended
-        self._out += _APPENDED.pack(index, 0, base_offset, log_append_time_ms, log_start_offset, NO_ERRORS)
+            write_uvarint(self.out, len(topic) + 1)
+        self.out += topic
+        write_uvarint(self.out, partition_count + 1)
 
     def add(self, answer: PartitionAnswer) -> None:
-        out = self._out
+        out = self.out
         out += _ANSWER_V5.pack(answer.index, answer.error, answer.base_offset, answer.log_append_time, answer.log_start)
         if answer.message is None and answer.leader is None:
             out += NO_ERRORS
@@ -288,11 +290,11 @@ class AnswerWriter:
             write_leader(out, CURRENT_LEADER_TAG, answer.leader)
 
     def end_topic(self) -> None:
-        self._out.append(0)
+        self.out.append(0)
 
     def body(self, tags: bytes = NO_TAGS) -> bytes:
         """What follows the correlation id. There is no throttling."""
-        return bytes(self._out) + b"\0\0\0\0" + tags
+        return bytes(self.out) + b"\0\0\0\0" + tags
 
     def finish(self, correlation_id: int) -> bytes:
         body = self.body()

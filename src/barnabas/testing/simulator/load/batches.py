@@ -54,7 +54,7 @@ def make_batch(
         is_transactional=is_transactional,
     )
     sent = SentBatch(partition, producer_id, epoch, base_sequence, len(values), read_header(data).crc)
-    return OutgoingBatch(data, sent, now_s)
+    return OutgoingBatch(bytes(data), sent, now_s)
 
 
 def produce_request(batch: OutgoingBatch, topic_id: Uuid, *, transactional_id: str | None = None) -> m.ProduceRequest:

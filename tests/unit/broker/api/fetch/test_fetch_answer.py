@@ -45,7 +45,7 @@ def log(tmp_path: Path) -> PartitionLog:
 
 def read_of(log: PartitionLog, value_bytes: int) -> tuple[PartitionRead, bytes]:
     batch = build_batch([Record(b"v" * value_bytes, timestamp=SystemClock().now_ms())])
-    log.append_as_leader(memoryview(batch), 0)
+    log.append_as_leader(memoryview(bytearray(batch)), 0)
     read = PartitionRead(0, Error.NONE)
     read.high_watermark, read.last_stable_offset, read.log_start_offset = 1, 1, 0
     read.records = log.read(0, 1 << 20, log.end_position, whole_first_batch=True)

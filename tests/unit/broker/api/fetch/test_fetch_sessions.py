@@ -134,7 +134,7 @@ class Reader:
 
 
 def grow(hosted: HostedPartition, value_bytes: int = 10) -> None:
-    hosted.append(memoryview(build_batch([Record(b"x" * value_bytes, timestamp=0)])), 1)
+    hosted.append(memoryview(bytearray(build_batch([Record(b"x" * value_bytes, timestamp=0)]))), 1)
 
 
 def by_index(hosting: Hosting, index: int) -> HostedPartition:

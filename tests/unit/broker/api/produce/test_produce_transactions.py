@@ -73,7 +73,7 @@ class Wire:
 
     def hold(self, frame: memoryview) -> memoryview:
         self.is_held = True
-        return memoryview(bytes(frame))
+        return memoryview(bytearray(frame))
 
     def let_go(self) -> None:
         self.is_held = False
