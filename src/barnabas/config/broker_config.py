@@ -47,6 +47,7 @@ class BrokerConfig:
     auto_leader_rebalance_enable: bool
     background_threads: int
     barnabas_broker_disconnect_grace_ms: int
+    barnabas_offsets_topic_min_isr: int | None
     broker_heartbeat_interval_ms: int
     broker_id: int
     broker_rack: str | None

@@ -187,16 +187,20 @@ def node_properties(
 
 
 def replication_defaults(nodes: int) -> dict[str, str]:
-    """Internal topics have as many replicas as there are nodes, up to three, and outlive the loss of one of three."""
+    """Internal topics have as many replicas as there are nodes, up to three. From three nodes on what they acknowledge
+    is on two, and they outlive the loss of one."""
     replicas = str(min(REPLICAS_MAX, nodes))
     min_isr = "2" if nodes >= NODES_FOR_MIN_ISR_OF_TWO else "1"
-    return {
+    defaults = {
         "offsets.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": min_isr,
         "share.coordinator.state.topic.replication.factor": replicas,
         "transaction.state.log.min.isr": min_isr,
         "transaction.state.log.replication.factor": replicas,
     }
+    if nodes >= NODES_FOR_MIN_ISR_OF_TWO:
+        defaults["barnabas.offsets.topic.min.isr"] = min_isr
+    return defaults
 
 
 def quorum_servers(voters: Iterable[InitialController]) -> str:

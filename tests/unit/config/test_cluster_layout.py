@@ -59,6 +59,7 @@ def test_internal_topics_have_the_replicas_that_so_many_nodes_can_hold(nodes: in
     assert config.transaction_state_log_replication_factor == replicas
     assert config.share_coordinator_state_topic_replication_factor == replicas
     assert config.transaction_state_log_min_isr == config.share_coordinator_state_topic_min_isr == min_isr
+    assert (config.barnabas_offsets_topic_min_isr or config.min_insync_replicas) == min_isr
 
 
 def test_given_settings_win_over_defaults_but_not_over_the_layout() -> None:

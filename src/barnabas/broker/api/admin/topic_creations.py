@@ -125,11 +125,14 @@ def creatable_topic(name: str, config: BrokerConfig) -> CreatableTopic:
 
 
 def _offsets_configs(config: BrokerConfig) -> Mapping[str, str]:
-    return {
+    configs = {
         "cleanup.policy": "compact",
         "compression.type": "producer",
         "segment.bytes": str(config.offsets_topic_segment_bytes),
     }
+    if (min_isr := config.barnabas_offsets_topic_min_isr) is not None:
+        configs["min.insync.replicas"] = str(min_isr)
+    return configs
 
 
 def _transactions_configs(config: BrokerConfig) -> Mapping[str, str]:

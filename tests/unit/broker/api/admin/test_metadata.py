@@ -268,6 +268,13 @@ def test_internal_topics_are_created_as_their_settings_say() -> None:
     }
 
 
+def test_the_offsets_topic_has_a_min_isr_of_its_own_where_one_is_set() -> None:
+    config = a_config(barnabas_offsets_topic_min_isr="2", min_insync_replicas="1")
+    _, (request,) = ask_and_see_what_is_created(by_name("__consumer_offsets"), config=config)
+    (topic,) = request.topics
+    assert {config.name: config.value for config in topic.configs}["min.insync.replicas"] == "2"
+
+
 @pytest.mark.parametrize(
     ("request_", "config"),
     [
