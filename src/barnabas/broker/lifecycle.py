@@ -71,7 +71,7 @@ class BrokerIdentity(NamedTuple):
 
 
 class BrokerLifecycle:
-    """To be used on the broker's event loop: `start`, then `stop`."""
+    """To be used on the broker's event loop: `register_first`, `seen`, `unfence`; in the end `stop`."""
 
     def __init__(
         self,
@@ -193,10 +193,6 @@ class BrokerLifecycle:
         logger.info("broker %d is unfenced with epoch %d", self._identity.broker_id, self._epoch)
         self._heartbeats = asyncio.create_task(self._beat(), name="broker heartbeats")
         self._heartbeats.add_done_callback(self._heartbeats_ended)
-
-    async def start(self) -> None:
-        await self.register_first()
-        await self.unfence()
 
     async def stop(self) -> None:
         """Leaves the cluster by a controlled shutdown: leadership is given up first, then the broker is fenced.

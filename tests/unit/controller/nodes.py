@@ -87,6 +87,13 @@ class Node:
         return BrokerLifecycle(identity, self.channel, self.publisher, heartbeat_interval_ms=heartbeat_interval_ms)
 
 
+async def join(lifecycle: BrokerLifecycle) -> None:
+    """A broker's way into the cluster, up to the heartbeat that unfences it."""
+    await lifecycle.register_first()
+    await lifecycle.seen()
+    await lifecycle.unfence()
+
+
 @asynccontextmanager
 async def running(
     disk: Disk,
@@ -114,7 +121,7 @@ async def with_broker(disk: Disk, folder: str, **options: Any) -> AsyncIterator[
     """A node whose broker is unfenced, and that stops without a controlled shutdown, as if it were killed."""
     async with running(disk, folder, **options) as node:
         lifecycle = node.lifecycle()
-        await lifecycle.start()
+        await join(lifecycle)
         try:
             yield node
         finally:

@@ -18,7 +18,7 @@ from barnabas.protocol.uuids import from_text, to_text
 from barnabas.raft.metadata_log import metadata_folder
 from tests.peers import wait_until
 from tests.unit.controller.cluster import CLUSTER_ID
-from tests.unit.controller.nodes import DIRECTORY, QUIET, format_folder, running
+from tests.unit.controller.nodes import DIRECTORY, QUIET, format_folder, join, running
 
 if TYPE_CHECKING:
     from barnabas.metadata.image import MetadataImage
@@ -36,7 +36,7 @@ async def write_folder(folder: Path) -> MetadataImage:
     for limits in (QUIET._replace(snapshot_bytes=500, retention_bytes=1), QUIET):
         async with running(disk, str(folder), limits=limits) as node:
             lifecycle = node.lifecycle()
-            await lifecycle.start()
+            await join(lifecycle)
             for name in TOPICS:
                 await node.create_topic(name, 3)
             request = m.IncrementalAlterConfigsRequest

@@ -39,10 +39,23 @@ def heartbeat(**fields: Any) -> m.BrokerHeartbeatResponse:
     return m.BrokerHeartbeatResponse(**{"is_caught_up": True, "is_fenced": False, **fields})
 
 
-def lifecycle_with(controller: Controller, interval_ms: int = 60_000) -> tuple[BrokerLifecycle, ImagePublisher]:
+def lifecycle_with(
+    controller: Controller, interval_ms: int = 60_000, **options: Any
+) -> tuple[BrokerLifecycle, ImagePublisher]:
     loader = ImagePublisher("cluster")
     loader.attach(asyncio.get_running_loop())
-    return BrokerLifecycle(IDENTITY, controller, loader, heartbeat_interval_ms=interval_ms), loader
+    return BrokerLifecycle(IDENTITY, controller, loader, heartbeat_interval_ms=interval_ms, **options), loader
+
+
+async def joined(controller: Controller, interval_ms: int = 60_000, **options: Any) -> BrokerLifecycle:
+    """A broker that has registered, has seen that in its image, and is unfenced by the controller's next answer."""
+    lifecycle, loader = lifecycle_with(controller, interval_ms, **options)
+    await lifecycle.register_first()
+    registration = m.RegisterBrokerRecord(broker_id=IDENTITY.broker_id, broker_epoch=lifecycle.epoch)
+    loader.apply([DecodedBatch(0, 0, 1, 0, False, 72, (registration,))])
+    await lifecycle.seen()
+    await lifecycle.unfence()
+    return lifecycle
 
 
 @in_event_loop
@@ -111,8 +124,7 @@ async def test_a_broker_that_the_controller_has_forgotten_registers_again_and_as
         registered,
         heartbeat(),
     )
-    lifecycle, _ = lifecycle_with(controller, interval_ms=1)
-    await lifecycle.start()
+    lifecycle = await joined(controller, interval_ms=1)
     while len(controller.requests) < 9:
         controller.arrived.clear()
         await asyncio.wait_for(controller.arrived.wait(), 10)
@@ -127,9 +139,7 @@ async def test_a_broker_that_the_controller_has_forgotten_registers_again_and_as
 async def test_whoever_owns_the_broker_hears_that_its_heartbeats_have_ended() -> None:
     controller = Controller(m.BrokerRegistrationResponse(broker_epoch=5), heartbeat())
     failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-    loader = ImagePublisher("cluster")
-    lifecycle = BrokerLifecycle(IDENTITY, controller, loader, heartbeat_interval_ms=1, on_failure=failed.set_result)
-    await lifecycle.start()
+    lifecycle = await joined(controller, interval_ms=1, on_failure=failed.set_result)
     controller.answers.clear()
     assert isinstance(await asyncio.wait_for(failed, 10), IndexError)
     await lifecycle.abandon()
@@ -140,8 +150,7 @@ async def test_a_broker_asks_to_stop_until_it_may() -> None:
     controller = Controller(
         m.BrokerRegistrationResponse(broker_epoch=5), heartbeat(), heartbeat(), heartbeat(should_shut_down=True)
     )
-    lifecycle, _ = lifecycle_with(controller)
-    await lifecycle.start()
+    lifecycle = await joined(controller)
     await lifecycle.stop()
     assert [request.want_shut_down for request in controller.requests[2:]] == [True, True]
 
@@ -150,9 +159,7 @@ async def test_a_broker_asks_to_stop_until_it_may() -> None:
 async def test_a_broker_stops_in_the_end_also_without_a_controller(caplog: pytest.LogCaptureFixture) -> None:
     refused = heartbeat(error_code=Error.NOT_CONTROLLER)
     controller = Controller(m.BrokerRegistrationResponse(broker_epoch=5), heartbeat(), refused)
-    loader = ImagePublisher("cluster")
-    lifecycle = BrokerLifecycle(IDENTITY, controller, loader, stop_timeout_ms=250)
-    await lifecycle.start()
+    lifecycle = await joined(controller, stop_timeout_ms=250)
     await lifecycle.stop()
     assert "stops without the controller's consent" in caplog.text
 
@@ -168,8 +175,7 @@ async def test_a_broker_that_never_registered_stops_without_a_word() -> None:
 @in_event_loop
 async def test_a_failed_folder_is_told_at_once_and_with_every_heartbeat_and_no_longer_registered() -> None:
     controller = Controller(m.BrokerRegistrationResponse(broker_epoch=11), heartbeat())
-    lifecycle, _ = lifecycle_with(controller)
-    await lifecycle.start()
+    lifecycle = await joined(controller)
     controller.arrived.clear()
     (directory,) = IDENTITY.directories
     lifecycle.directory_failed(directory)
@@ -186,11 +192,7 @@ def test_a_broker_ends_that_cannot_tell_of_a_failed_folder_in_time(error: Error)
     async def scenario() -> None:
         controller = Controller(m.BrokerRegistrationResponse(broker_epoch=11), heartbeat(), heartbeat(error_code=error))
         failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-        loader = ImagePublisher("cluster")
-        lifecycle = BrokerLifecycle(
-            IDENTITY, controller, loader, folder_failure_timeout_ms=300, on_failure=failed.set_result
-        )
-        await lifecycle.start()
+        lifecycle = await joined(controller, folder_failure_timeout_ms=300, on_failure=failed.set_result)
         lifecycle.directory_failed(IDENTITY.directories[0])
         if error is Error.NONE:
             done, _ = await asyncio.wait([failed], timeout=1)

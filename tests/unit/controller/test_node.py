@@ -37,6 +37,7 @@ from tests.unit.controller.nodes import (
     Node,
     format_folder,
     in_event_loop,
+    join,
     running,
     with_broker,
 )
@@ -69,7 +70,7 @@ def content(disk: SimulatedDisk) -> tuple[DecodedBatch, ...]:
 @in_event_loop
 async def test_a_fresh_log_looks_like_kafkas(disk: SimulatedDisk) -> None:
     async with running(disk, "/data") as node:
-        await node.lifecycle().start()
+        await join(node.lifecycle())
     assert names(content(disk)) == [
         ["LeaderChangeMessage", "KRaftVersionRecord", "VotersRecord"],
         ["BeginTransactionRecord", *["FeatureLevelRecord"] * 6, "ConfigRecord", "EndTransactionRecord"],
@@ -146,12 +147,12 @@ async def test_after_a_kill_the_node_is_unfenced_at_once_and_its_partitions_have
 async def test_after_a_clean_stop_leaders_are_elected_from_the_eligible_replicas(disk: SimulatedDisk) -> None:
     async with running(disk, "/data") as node:
         lifecycle = node.lifecycle()
-        await lifecycle.start()
+        await join(lifecycle)
         await node.create_topic("t")
         await lifecycle.stop()
         assert node.image.brokers[1].fenced
     async with running(disk, "/data") as node:
-        await node.lifecycle(previous_epoch=lifecycle.epoch).start()
+        await join(node.lifecycle(previous_epoch=lifecycle.epoch))
         topic = node.image.topics.get("t")
         assert topic is not None
         partition = topic.partitions[0]
@@ -174,7 +175,7 @@ async def test_a_silent_broker_is_fenced_and_a_heartbeat_unfences_it_again(disk:
         lifecycle = node.lifecycle(heartbeat_interval_ms=60_000)
         fenced = asyncio.Event()
         node.publisher.add_listener(lambda image, _delta: fenced.set() if image.brokers[1].fenced else None)
-        await lifecycle.start()
+        await join(lifecycle)
         fenced.clear()
         await asyncio.wait_for(fenced.wait(), 10)
         await lifecycle.unfence()
