@@ -21,11 +21,10 @@ from barnabas.controller.config_rules import BrokerConfigRules, controller_setti
 from barnabas.controller.controller_node import ControllerNode, ControllerOptions, Environment
 from barnabas.metadata.image import Endpoint
 from barnabas.net.peer import PeerEnvironment
-from barnabas.node.clock_watch import watch_clock
 from barnabas.node.controller_channel import ChannelSettings, QuorumChannel
 from barnabas.node.folders import Folders, open_folders
 from barnabas.node.listener_servers import ListenerServers
-from barnabas.node.stall_watch import StallWatch
+from barnabas.node.time_watch import TimeWatch
 from barnabas.raft.image_publisher import ImagePublisher
 from barnabas.raft.observer import ObserverEnvironment, ObserverOptions, QuorumObserver
 from barnabas.raft.quorum_client import QuorumIdentity
@@ -127,9 +126,8 @@ class Node:
         if self._broker is not None:
             self._channel.on_new_way = self._broker.beat_now
         self._is_started = asyncio.Event()
-        self._stall_watch = StallWatch(self.loop, config.node_id)
+        self._time_watch = TimeWatch(self.loop, ports.clock, config.node_id)
         self._broker_stop: asyncio.Task[None] | None = None
-        self._watching_clock: asyncio.Task[None] | None = None
 
     def _make_controller(self, thread: LoopThread) -> ControllerNode:
         config, folders, ports = self._config, self._folders, self._ports
@@ -245,12 +243,11 @@ class Node:
         """Returns when clients are served, or, without a broker, when the quorum has a leader that this node follows,
         if it is not itself. A folder that must not be used is rejected before anything is written."""
         self._quorum.open()
-        self._watching_clock = asyncio.create_task(watch_clock(self._ports.clock), name="clock watch")
         if self._broker is None:
             await self._start_quorum()
         else:
             await self._start_both(self._broker)
-        self._stall_watch.start()
+        self._time_watch.start()
         self._is_started.set()
 
     async def _start_both(self, broker: Broker) -> None:
@@ -298,9 +295,7 @@ class Node:
     async def stop(self) -> None:
         """A clean shutdown: leadership is handed over, clients are disconnected, everything is written and synced. If a
         step fails, the error is logged and the remaining steps are taken all the same."""
-        if self._watching_clock is not None:
-            self._watching_clock.cancel()
-        self._stall_watch.stop()
+        self._time_watch.stop()
         await self.stop_broker()
         await self._take_step(self._channel.close())
         await self._take_step(self._quorum.stop())

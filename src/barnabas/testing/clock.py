@@ -26,13 +26,9 @@ class ManualClock:
         return self._monotonic_ms / 1000
 
     def advance_ms(self, milliseconds: int) -> None:
-        assert milliseconds >= 0, "time does not run backwards; set_wall_ms moves the wall clock alone"
+        assert milliseconds >= 0, "time does not run backwards"
         self._now_ms += milliseconds
         self._monotonic_ms += milliseconds
-
-    def set_wall_ms(self, now_ms: int) -> None:
-        """Steps the wall clock, as an operator or a time server may, in either direction."""
-        self._now_ms = now_ms
 
 
 class SimulatedClock:
