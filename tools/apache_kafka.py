@@ -27,6 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from barnabas.testing.several_nodes import HOST, SeveralNodes, reserved_port
 from tools import maven
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 VERSION = "4.3.1"
 JAVA_VERSION_MIN = 17
-HOST = "127.0.0.1"
 
 SERVER_FLAGS = (
     "-Xmx1G",
@@ -149,7 +149,8 @@ class KafkaNode:
         self.flags = flags
         self._work_dir = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
         self.data_dir = self._work_dir / "data" if data_dir is None else Path(data_dir)
-        self._reservations = [_reserved_port(), _reserved_port()]
+        self.host = HOST
+        self._reservations = [reserved_port(), reserved_port()]
         self.port, self.controller_port = (each.getsockname()[1] for each in self._reservations)
         self.properties = dict(properties or {})
         """Added to those of a node on its own, at its next start."""
@@ -301,7 +302,7 @@ class KafkaNode:
         return self.log[-LOG_TAIL_CHARS:]
 
 
-class KafkaCluster:
+class KafkaCluster(SeveralNodes[KafkaNode]):
     """Nodes with the ids 1 … `nodes`, each an Apache Kafka process that is broker and controller, for as long as the
     `with` block lasts.
 
@@ -320,8 +321,8 @@ class KafkaCluster:
         properties_of: Mapping[int, Mapping[str, str]] | None = None,
         flags: Sequence[str] = TOOL_FLAGS,
     ) -> None:
+        super().__init__()
         self.cluster_id = _random_id()
-        self.nodes: dict[int, KafkaNode] = {}
         for node_id in range(1, nodes + 1):
             data_dir = None if folder is None else Path(folder) / f"node-{node_id}"
             self.nodes[node_id] = KafkaNode(data_dir, flags=flags)
@@ -339,9 +340,6 @@ class KafkaCluster:
                 **(properties_of or {}).get(node_id, {}),
             }
 
-    def __getitem__(self, node_id: int) -> KafkaNode:
-        return self.nodes[node_id]
-
     @property
     def bootstrap(self) -> str:
         """What a client takes as `bootstrap.servers`: all nodes, whether they run or not."""
@@ -351,10 +349,6 @@ class KafkaCluster:
     def bootstrap_controllers(self) -> str:
         """What an admin client takes as `bootstrap.controllers`."""
         return ",".join(f"{HOST}:{node.controller_port}" for node in self.nodes.values())
-
-    @property
-    def running(self) -> list[int]:
-        return [node_id for node_id, node in self.nodes.items() if node.is_running]
 
     @property
     def pids(self) -> dict[int, int]:
@@ -393,15 +387,6 @@ class KafkaCluster:
     def start_node(self, node_id: int) -> KafkaNode:
         return self.nodes[node_id].start()
 
-    def stop_node(self, node_id: int) -> None:
-        """A clean stop of one node, which needs the others to be a quorum."""
-        self.nodes[node_id].stop()
-
-    def kill(self, *node_ids: int) -> None:
-        """Ends nodes as abruptly as a power cut; without ids, all of them."""
-        for node_id in node_ids or self.nodes:
-            self.nodes[node_id].kill()
-
     def stop(self) -> None:
         """A clean stop of all nodes that run, at once. Who is left without a quorum is killed after a while: Kafka's
         brokers wait for the controller's leave to go."""
@@ -428,22 +413,6 @@ class KafkaCluster:
         self.kill()
         for node in self.nodes.values():
             node.close()
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if kind is None:
-                self.stop()
-        finally:
-            self.close()
 
 
 def answers_metadata(host: str, port: int, timeout: float = 5.0, *, brokers_min: int = 1) -> bool:
@@ -496,11 +465,3 @@ def _random_id() -> str:
     while (text := urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")).startswith("-"):
         pass
     return text
-
-
-def _reserved_port() -> socket.socket:
-    """A socket bound to a free port, never listening: Linux lets Kafka listen there, and gives it to no one else."""
-    reservation = socket.socket()
-    reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    reservation.bind((HOST, 0))
-    return reservation

@@ -14,7 +14,7 @@ import pytest
 
 from barnabas.client.broker_connection import Connection
 from barnabas.protocol import messages as m
-from barnabas.testing.cluster_processes import reserved_port
+from barnabas.testing.several_nodes import reserved_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,8 @@ import re
 import struct
 from typing import TYPE_CHECKING
 
-from barnabas.testing.cluster_processes import HOST, Cluster
+from barnabas.testing.cluster_processes import Cluster
+from barnabas.testing.several_nodes import HOST
 from tests.clients.proxy import Direction, Proxy
 
 if TYPE_CHECKING:

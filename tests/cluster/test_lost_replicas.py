@@ -14,7 +14,8 @@ from confluent_kafka import KafkaException
 
 from barnabas.client.broker_connection import Connection
 from barnabas.protocol import messages as m
-from barnabas.testing.cluster_processes import HOST, Cluster
+from barnabas.testing.cluster_processes import Cluster
+from barnabas.testing.several_nodes import HOST
 from tests.clients.adapter import ClientError, Message, ProducerOptions, consume, values
 from tests.clients.conftest import LIBRARIES
 from tests.cluster.clusters import (

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from interop.kafka_tools import KafkaTools
 
-from barnabas.testing.cluster_processes import reserved_port
 from barnabas.testing.node_process import Node
+from barnabas.testing.several_nodes import reserved_port
 from tests.clients.adapter import Message, consume
 from tests.clients.conftest import LIBRARIES
 from tests.clients.with_confluent import ConfluentClient

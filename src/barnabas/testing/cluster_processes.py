@@ -13,7 +13,6 @@ has killed. Ports are free ones, which stay reserved for the nodes for as long a
 from __future__ import annotations
 
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -32,21 +31,21 @@ from barnabas.config.properties import format_properties
 from barnabas.ports import SystemRandom
 from barnabas.protocol import uuids
 from barnabas.testing.node_process import START_DEADLINE_S, STOP_DEADLINE_S, Node, NodeError
+from barnabas.testing.several_nodes import HOST, SeveralNodes, reserved_port
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Collection, Iterable, Mapping
-    from types import TracebackType
+    from typing import Self
 
     from barnabas.config.cluster_layout import Layout
 
     SettingsOf = Mapping[int, Mapping[str, str]]
 
-HOST: Final = "127.0.0.1"
 FORMAT_DEADLINE_S: Final = 30.0
 
 
-class Cluster:
+class Cluster(SeveralNodes[Node]):
     """Nodes with the ids 1 … `nodes`; the first of them are voters as well as brokers, as by `barnabas start --nodes`.
 
     There are as many voters as that command would choose, or `voters`. Those in `controllers` are voters only, so that
@@ -66,6 +65,7 @@ class Cluster:
         settings: Mapping[str, str] | None = None,
         settings_of: SettingsOf | Callable[[Layout], SettingsOf] | None = None,
     ) -> None:
+        super().__init__()
         self.folder = Path(folder)
         random = SystemRandom()
         self._reservations = [reserved_port() for _ in range(nodes + voter_count(nodes))]
@@ -73,7 +73,6 @@ class Cluster:
         directory_ids = [random.uuid() for _ in range(voter_count(nodes))]
         layout = make_layout(uuids.to_text(random.uuid()), HOST, nodes, ports, directory_ids)
         self.layout = layout._replace(voters=layout.voters[:voters])
-        self.nodes: dict[int, Node] = {}
         self._static: set[int] = set()
         """Nodes whose settings name the voters, which then are not in the log."""
         if callable(settings_of):
@@ -95,9 +94,6 @@ class Cluster:
                 config_file=self._write_config(node_id, properties),
             )
 
-    def __getitem__(self, node_id: int) -> Node:
-        return self.nodes[node_id]
-
     @property
     def bootstrap(self) -> str:
         """What a client takes as `bootstrap.servers`: all nodes, whether they run or not."""
@@ -108,11 +104,7 @@ class Cluster:
         """What an admin client takes as `bootstrap.controllers`: all voters, whether they run or not."""
         return quorum_servers(self.layout.voters)
 
-    @property
-    def running(self) -> list[int]:
-        return [node_id for node_id, node in self.nodes.items() if node.is_running]
-
-    def start(self, *, deadline_s: float = START_DEADLINE_S) -> Cluster:
+    def start(self, *, deadline_s: float = START_DEADLINE_S) -> Self:
         """Formats the folders that are new, starts all nodes that do not run, and returns when they are ready."""
         self.format()
         launched = [node for node in self.nodes.values() if not node.is_running]
@@ -147,17 +139,8 @@ class Cluster:
     def start_node(self, node_id: int, settings: Mapping[str, str] | None = None) -> Node:
         return self.nodes[node_id].start(settings)
 
-    def stop_node(self, node_id: int) -> None:
-        """A clean stop of one node."""
-        self.nodes[node_id].stop()
-
     def restart_node(self, node_id: int, settings: Mapping[str, str] | None = None) -> Node:
         return self.nodes[node_id].restart(settings)
-
-    def kill(self, *node_ids: int) -> None:
-        """Ends nodes as abruptly as a power cut; without ids, all of them."""
-        for node_id in node_ids or self.nodes:
-            self.nodes[node_id].kill()
 
     def pause(self, node_id: int) -> None:
         self.nodes[node_id].pause()
@@ -190,22 +173,6 @@ class Cluster:
         for reservation in self._reservations:
             reservation.close()
 
-    def __enter__(self) -> Cluster:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if kind is None:
-                self.stop()
-        finally:
-            self.close()
-
     def _stop_together(self, node_ids: Iterable[int], deadline_s: float) -> None:
         stopping = [self.nodes[node_id] for node_id in node_ids]
         for node in stopping:
@@ -223,11 +190,3 @@ class Cluster:
         file = self.config_file(node_id)
         file.write_text(format_properties(properties))
         return file
-
-
-def reserved_port() -> socket.socket:
-    """A socket bound to a free port, never listening: Linux lets a node listen there, and gives it to no one else."""
-    reservation = socket.socket()
-    reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    reservation.bind((HOST, 0))
-    return reservation

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from barnabas.testing.cluster_processes import reserved_port
+from barnabas.testing.several_nodes import reserved_port
 from tests.chaos.cluster.links import HOST, Door, Links
 
 if TYPE_CHECKING:

@@ -116,7 +116,7 @@ def node() -> Iterator[apache_kafka.KafkaNode]:
 
 @pytest.fixture(scope="module")
 def kafka(node: apache_kafka.KafkaNode) -> Iterator[Connection]:
-    with Connection(apache_kafka.HOST, node.port, client_id="client") as connection:
+    with Connection(node.host, node.port, client_id="client") as connection:
         topic = m.CreateTopicsRequest.CreatableTopic(name=TOPIC, num_partitions=5, replication_factor=1)
         connection.send(m.CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
         wait_for_coordinator(connection)

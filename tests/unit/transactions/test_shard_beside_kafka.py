@@ -41,7 +41,7 @@ TOPIC = "foo"
 def node() -> Iterator[apache_kafka.KafkaNode]:
     """Has found, at its last start, what we wrote into its log."""
     with apache_kafka.KafkaNode(properties=SETTINGS) as node:
-        with Connection(apache_kafka.HOST, node.port) as connection:
+        with Connection(node.host, node.port) as connection:
             topic = m.CreateTopicsRequest.CreatableTopic(name=TOPIC, num_partitions=3, replication_factor=1)
             connection.send(m.CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
             wait_for_coordinator(connection)
@@ -66,7 +66,7 @@ def append_to_log(node: apache_kafka.KafkaNode, log: list[Record]) -> None:
 
 @pytest.fixture(scope="module")
 def kafka(node: apache_kafka.KafkaNode) -> Iterator[Connection]:
-    with Connection(apache_kafka.HOST, node.port, client_id="client") as connection:
+    with Connection(node.host, node.port, client_id="client") as connection:
         wait_for_coordinator(connection)
         yield connection
 

@@ -145,7 +145,7 @@ def node() -> Iterator[apache_kafka.KafkaNode]:
 
 @pytest.fixture(scope="module")
 def kafka(node: apache_kafka.KafkaNode) -> Iterator[Connection]:
-    with Connection(apache_kafka.HOST, node.port, client_id="client") as connection:
+    with Connection(node.host, node.port, client_id="client") as connection:
         topics = [
             m.CreateTopicsRequest.CreatableTopic(name=name, num_partitions=count, replication_factor=1)
             for name, count in TOPICS.items()
