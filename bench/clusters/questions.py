@@ -14,14 +14,14 @@ from barnabas.client.broker_connection import TRANSIENT, Connection, WireError
 from barnabas.ports import SystemDisk
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
-from barnabas.raft.metadata_log import PARTITION, TOPIC, metadata_folder, read_folder
+from barnabas.raft.folder.metadata_log import PARTITION, TOPIC, metadata_folder, read_folder
 from bench.case import CaseError
 from bench.nodes import HOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from barnabas.raft.metadata_batches import DecodedBatch
+    from barnabas.raft.folder.metadata_batches import DecodedBatch
     from bench.clusters.nodes import Cluster
 
 T = TypeVar("T")

@@ -208,11 +208,11 @@ def start_errors() -> tuple[type[Exception], ...]:
     from barnabas.metadata.replay import ReplayError
     from barnabas.metadata.versions import UnsupportedMetadataVersionError
     from barnabas.node.folders import FolderError
-    from barnabas.raft.metadata_batches import NewerMetadataError
-    from barnabas.raft.metadata_log import DamagedMetadataError, MissingMetadataError
+    from barnabas.raft.folder.metadata_batches import NewerMetadataError
+    from barnabas.raft.folder.metadata_log import DamagedMetadataError, MissingMetadataError
+    from barnabas.raft.folder.quorum_state import QuorumStateError
+    from barnabas.raft.folder.snapshots import CorruptCheckpointError
     from barnabas.raft.quorum_client import ForeignClusterError, NodeIdInUseError
-    from barnabas.raft.quorum_state import QuorumStateError
-    from barnabas.raft.snapshots import CorruptCheckpointError
 
     return (
         CheckpointError,

@@ -18,7 +18,7 @@ from barnabas.controller.decisions.context import ConfigEntry, DynamicLayers, Se
 from barnabas.controller.quorum_controller import ElectionIntervals
 from barnabas.metadata.image import ResourceType
 from barnabas.protocol.errors import Error, KafkaError
-from barnabas.raft.metadata_log import MetadataLogLimits
+from barnabas.raft.folder.metadata_log import MetadataLogLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

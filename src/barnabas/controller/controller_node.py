@@ -18,10 +18,10 @@ from barnabas.protocol.refusals import refusal
 from barnabas.protocol.uuids import ZERO_UUID, to_text
 from barnabas.raft.consensus.voter_sets import VOTERS_IN_LOG, Voter, VoterNode, VoterSet
 from barnabas.raft.current_leader import CurrentLeader
-from barnabas.raft.format import read_bootstrap
-from barnabas.raft.metadata_log import MetadataLog, metadata_folder
+from barnabas.raft.folder.format import read_bootstrap
+from barnabas.raft.folder.metadata_log import MetadataLog, metadata_folder
+from barnabas.raft.folder.quorum_state import read_static_voters
 from barnabas.raft.quorum_client import read_quorum
-from barnabas.raft.quorum_state import read_static_voters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

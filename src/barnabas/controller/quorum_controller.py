@@ -31,7 +31,7 @@ from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.refusals import refusal
 from barnabas.raft.consensus.messages import NO_NODE, Role
 from barnabas.raft.consensus.voter_sets import VoterEndpoint
-from barnabas.raft.metadata_log import MetadataLog, MetadataLogLimits
+from barnabas.raft.folder.metadata_log import MetadataLog, MetadataLogLimits
 from barnabas.raft.quorum_client import (
     ForeignClusterError,
     NodeIdInUseError,
@@ -55,10 +55,10 @@ if TYPE_CHECKING:
     from barnabas.protocol.record import Record
     from barnabas.protocol.uuids import Uuid
     from barnabas.raft.current_leader import CurrentLeader
+    from barnabas.raft.folder.metadata_batches import DecodedBatch
+    from barnabas.raft.folder.snapshots import Snapshot
     from barnabas.raft.image_publisher import ImagePublisher
-    from barnabas.raft.metadata_batches import DecodedBatch
     from barnabas.raft.quorum_client import OpenedQuorum
-    from barnabas.raft.snapshots import Snapshot
 
     Elect = Callable[[ControllerState, Settings, Sequence[PartitionKey]], list[VersionedRecord]]
 

@@ -22,8 +22,8 @@ from barnabas.log.segments.file_names import parse_folder
 from barnabas.log.segments.open_files import FilePool
 from barnabas.protocol import uuids
 from barnabas.raft.consensus.voter_sets import VoterEndpoint, VoterNode
-from barnabas.raft.format import format_metadata
-from barnabas.raft.metadata_log import metadata_folder
+from barnabas.raft.folder.format import format_metadata
+from barnabas.raft.folder.metadata_log import metadata_folder
 from barnabas.replication.log_store import OpenDir, UnusableDir
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from barnabas.metadata.snapshot_records import feature_record
 from barnabas.node.initial_features import DEFAULT_FEATURES, InitialFeatures
 from barnabas.protocol import uuids
 from barnabas.raft.consensus.voter_sets import VoterEndpoint, VoterNode
-from barnabas.raft.format import format_voters
-from barnabas.raft.metadata_log import metadata_folder
+from barnabas.raft.folder.format import format_voters
+from barnabas.raft.folder.metadata_log import metadata_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -3,6 +3,5 @@
 `consensus` decides, `driver` makes the decisions durable and reports what is committed, `wire` is the way to and from
 other nodes, and `quorum_client` holds these together: one node's part in the quorum. `image_publisher` replays what is
 committed into images for the broker and the controller, `current_leader` tells everybody who leads, and `observer` is
-a node that only follows. `metadata_log`, `quorum_state`, `snapshots` and `snapshot_download` are the files;
-`snapshotter` keeps the log short, and `format` creates the files for a new cluster.
+a node that only follows. `folder` has the files, and `snapshotter` keeps the log short.
 """

@@ -12,14 +12,14 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from barnabas.protocol.errors import Error, KafkaError
-from barnabas.raft.metadata_batches import DecodedBatch, decode_batch
+from barnabas.raft.folder.metadata_batches import DecodedBatch, decode_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from barnabas.ports import ThreadPool
     from barnabas.raft.consensus.core import RaftCore
-    from barnabas.raft.snapshots import Snapshot
+    from barnabas.raft.folder.snapshots import Snapshot
 
 COMMIT_BYTES = 32 * 1024
 """How much of many batches that were committed together is handed on at a time: a few milliseconds' work."""

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from barnabas.log.flush import is_failed_sync, is_failed_write
 from barnabas.protocol.batch import build_batch
 from barnabas.protocol.errors import Error, KafkaError
-from barnabas.raft import snapshot_download
 from barnabas.raft.commits import Commits
 from barnabas.raft.consensus.messages import (
     NO_NODE,
@@ -35,10 +34,11 @@ from barnabas.raft.consensus.messages import (
     SnapshotUnusable,
 )
 from barnabas.raft.current_leader import CurrentLeader, QuorumLeader
+from barnabas.raft.folder import snapshot_download
+from barnabas.raft.folder.metadata_batches import encode_data, encode_entry
+from barnabas.raft.folder.snapshots import CorruptCheckpointError
 from barnabas.raft.hard_state_writer import HardStateWriter
 from barnabas.raft.log_readers import LogReaders
-from barnabas.raft.metadata_batches import encode_data, encode_entry
-from barnabas.raft.snapshots import CorruptCheckpointError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -60,9 +60,9 @@ if TYPE_CHECKING:
         SnapshotPart,
     )
     from barnabas.raft.consensus.voter_sets import VoterEndpoint
-    from barnabas.raft.metadata_batches import DecodedBatch
-    from barnabas.raft.metadata_log import MetadataLog
-    from barnabas.raft.snapshots import Snapshot
+    from barnabas.raft.folder.metadata_batches import DecodedBatch
+    from barnabas.raft.folder.metadata_log import MetadataLog
+    from barnabas.raft.folder.snapshots import Snapshot
 
 logger = logging.getLogger("barnabas.raft")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from barnabas.raft.quorum_state import write_quorum_state
+from barnabas.raft.folder.quorum_state import write_quorum_state
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

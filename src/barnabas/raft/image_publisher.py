@@ -20,8 +20,8 @@ from barnabas.protocol import messages as m
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from barnabas.raft.metadata_batches import DecodedBatch
-    from barnabas.raft.snapshots import Snapshot
+    from barnabas.raft.folder.metadata_batches import DecodedBatch
+    from barnabas.raft.folder.snapshots import Snapshot
 
 logger = logging.getLogger("barnabas.metadata")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from barnabas.ports import Clock, ThreadPool
     from barnabas.raft.consensus.messages import FetchRequest, Request, Response
-    from barnabas.raft.metadata_log import MetadataLog
+    from barnabas.raft.folder.metadata_log import MetadataLog
 
 
 class LogReaders:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.metadata.replay import ReplayError
 from barnabas.raft.current_leader import CurrentLeader
-from barnabas.raft.metadata_log import MetadataLog, MetadataLogLimits, metadata_folder
+from barnabas.raft.folder.metadata_log import MetadataLog, MetadataLogLimits, metadata_folder
 from barnabas.raft.quorum_client import (
     OpenedQuorum,
     QuorumClient,
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from barnabas.ports import Clock, Disk, LoopThread, Network, Random, Threads
+    from barnabas.raft.folder.metadata_batches import DecodedBatch
+    from barnabas.raft.folder.snapshots import Snapshot
     from barnabas.raft.image_publisher import ImagePublisher
-    from barnabas.raft.metadata_batches import DecodedBatch
-    from barnabas.raft.snapshots import Snapshot
 
 logger = logging.getLogger("barnabas.raft")
 

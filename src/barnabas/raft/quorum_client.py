@@ -37,11 +37,11 @@ from barnabas.raft.consensus.voter_sets import (
 )
 from barnabas.raft.current_leader import CurrentLeader, QuorumLeader
 from barnabas.raft.driver import RaftDriver
-from barnabas.raft.metadata_batches import voters_from_record
-from barnabas.raft.metadata_log import read_folder
-from barnabas.raft.quorum_state import FILE_NAME as QUORUM_STATE
-from barnabas.raft.quorum_state import read_quorum_state
-from barnabas.raft.snapshots import read_range
+from barnabas.raft.folder.metadata_batches import voters_from_record
+from barnabas.raft.folder.metadata_log import read_folder
+from barnabas.raft.folder.quorum_state import FILE_NAME as QUORUM_STATE
+from barnabas.raft.folder.quorum_state import read_quorum_state
+from barnabas.raft.folder.snapshots import read_range
 from barnabas.raft.wire.quorum_peers import Address, PeerOptions, QuorumPeers
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from barnabas.raft.commits import RaftListener
     from barnabas.raft.consensus.log_history import SnapshotId
     from barnabas.raft.consensus.messages import HardState
-    from barnabas.raft.metadata_batches import DecodedBatch
-    from barnabas.raft.metadata_log import FolderContent, MetadataLog
+    from barnabas.raft.folder.metadata_batches import DecodedBatch
+    from barnabas.raft.folder.metadata_log import FolderContent, MetadataLog
 
 logger = logging.getLogger("barnabas.raft")
 

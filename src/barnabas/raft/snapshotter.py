@@ -14,7 +14,7 @@ from barnabas.log.folder.deletion import unlink_if_there
 from barnabas.metadata.snapshot_records import snapshot_records
 from barnabas.protocol.errors import KafkaError
 from barnabas.raft.consensus.log_history import SnapshotId
-from barnabas.raft.snapshots import remove_leftovers, write_snapshot
+from barnabas.raft.folder.snapshots import remove_leftovers, write_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from barnabas.metadata.image import MetadataImage
     from barnabas.ports import Clock, Disk, ThreadPool
     from barnabas.raft.consensus.voter_sets import VoterNode
-    from barnabas.raft.metadata_batches import DecodedBatch
-    from barnabas.raft.metadata_log import FolderContent, MetadataLog, MetadataLogLimits
+    from barnabas.raft.folder.metadata_batches import DecodedBatch
+    from barnabas.raft.folder.metadata_log import FolderContent, MetadataLog, MetadataLogLimits
 
 logger = logging.getLogger("barnabas.metadata")
 

@@ -24,8 +24,8 @@ from barnabas.node.listener_servers import ListenerServers
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 from barnabas.protocol.uuids import Uuid
+from barnabas.raft.folder.metadata_batches import DecodedBatch
 from barnabas.raft.image_publisher import ImagePublisher
-from barnabas.raft.metadata_batches import DecodedBatch
 from barnabas.replication.log_store import OpenDir
 from barnabas.testing.clock import SimulatedClock
 from barnabas.testing.disk import SimulatedDisk

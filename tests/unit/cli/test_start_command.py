@@ -13,7 +13,7 @@ from barnabas.cli.command_line import CommandError
 from barnabas.metadata.replay import ReplayError
 from barnabas.net.endpoint import Listener
 from barnabas.node import process
-from barnabas.raft.metadata_batches import NewerMetadataError
+from barnabas.raft.folder.metadata_batches import NewerMetadataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

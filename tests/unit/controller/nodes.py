@@ -15,9 +15,9 @@ from barnabas.node.controller_channel import QuorumChannel
 from barnabas.ports import Clock, SystemClock, SystemRandom, SystemThreads
 from barnabas.protocol.uuids import Uuid
 from barnabas.raft.consensus.voter_sets import VoterEndpoint, VoterNode
-from barnabas.raft.format import format_metadata
+from barnabas.raft.folder.format import format_metadata
+from barnabas.raft.folder.metadata_log import MetadataLogLimits
 from barnabas.raft.image_publisher import ImagePublisher
-from barnabas.raft.metadata_log import MetadataLogLimits
 from tests.unit.controller.cluster import CLUSTER_ID, RULES, creation
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from barnabas.net.peer import Peer, PeerEnvironment
 from barnabas.protocol import messages as m
 from barnabas.protocol.uuids import ZERO_UUID, Uuid
 from barnabas.raft.consensus.voter_sets import VoterEndpoint, VoterNode
-from barnabas.raft.format import format_voters
+from barnabas.raft.folder.format import format_voters
 from barnabas.raft.image_publisher import ImagePublisher
 from barnabas.raft.observer import ObserverEnvironment, ObserverOptions, QuorumObserver
 from barnabas.raft.quorum_client import QuorumIdentity, QuorumSettings
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from barnabas.controller.quorum_controller import QuorumController
-    from barnabas.raft.metadata_log import MetadataLogLimits
+    from barnabas.raft.folder.metadata_log import MetadataLogLimits
     from barnabas.testing.event_loop import SimulatedLoop
 
 FOLDER = "/data"

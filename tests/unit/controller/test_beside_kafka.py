@@ -15,7 +15,7 @@ from barnabas.metadata.image import ConfigOperation
 from barnabas.ports import SystemDisk
 from barnabas.protocol import messages as m
 from barnabas.protocol.uuids import from_text, to_text
-from barnabas.raft.metadata_log import metadata_folder
+from barnabas.raft.folder.metadata_log import metadata_folder
 from tests.peers import wait_until
 from tests.unit.controller.cluster import CLUSTER_ID
 from tests.unit.controller.nodes import DIRECTORY, QUIET, format_folder, join, running

@@ -11,8 +11,8 @@ from barnabas.broker.lifecycle import BrokerIdentity, BrokerLifecycle
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.uuids import Uuid
+from barnabas.raft.folder.metadata_batches import DecodedBatch
 from barnabas.raft.image_publisher import ImagePublisher
-from barnabas.raft.metadata_batches import DecodedBatch
 from tests.unit.controller.nodes import PLAINTEXT, in_event_loop
 
 if TYPE_CHECKING:

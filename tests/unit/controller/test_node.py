@@ -23,10 +23,10 @@ from barnabas.protocol.errors import Error
 from barnabas.protocol.uuids import Uuid
 from barnabas.raft.consensus.messages import HardState
 from barnabas.raft.consensus.voter_sets import VoterEndpoint, VoterNode
-from barnabas.raft.format import format_metadata
-from barnabas.raft.metadata_batches import data_batch
-from barnabas.raft.metadata_log import MetadataLogLimits, read_folder
-from barnabas.raft.quorum_state import write_quorum_state
+from barnabas.raft.folder.format import format_metadata
+from barnabas.raft.folder.metadata_batches import data_batch
+from barnabas.raft.folder.metadata_log import MetadataLogLimits, read_folder
+from barnabas.raft.folder.quorum_state import write_quorum_state
 from barnabas.testing.clock import ManualClock
 from barnabas.testing.disk import SimulatedDisk
 from tests.unit.controller.cluster import creation
@@ -45,7 +45,7 @@ from tests.unit.controller.nodes import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from barnabas.raft.metadata_batches import DecodedBatch
+    from barnabas.raft.folder.metadata_batches import DecodedBatch
 
 METADATA = "/data/__cluster_metadata-0"
 

@@ -13,9 +13,9 @@ from barnabas.net.frames import WireError
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 from barnabas.protocol.uuids import METADATA_TOPIC_ID
-from barnabas.raft.metadata_log import MetadataLogLimits, metadata_folder
+from barnabas.raft.folder.metadata_log import MetadataLogLimits, metadata_folder
+from barnabas.raft.folder.snapshots import list_snapshots
 from barnabas.raft.quorum_client import ForeignClusterError
-from barnabas.raft.snapshots import list_snapshots
 from tests.unit.controller.cluster import CLUSTER_ID
 from tests.unit.controller.quorums import FOLDER, Quorum, QuorumNode, directory, registration
 

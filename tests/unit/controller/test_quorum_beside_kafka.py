@@ -24,11 +24,11 @@ from barnabas.ports import SystemClock, SystemDisk, SystemNetwork, SystemRandom,
 from barnabas.protocol.uuids import ZERO_UUID
 from barnabas.raft.consensus.node_state import QuorumTimeouts
 from barnabas.raft.consensus.voter_sets import VoterEndpoint, VoterNode
-from barnabas.raft.format import format_voters
+from barnabas.raft.folder.format import format_voters
+from barnabas.raft.folder.metadata_log import MetadataLogLimits, metadata_folder
+from barnabas.raft.folder.snapshots import list_snapshots
 from barnabas.raft.image_publisher import ImagePublisher
-from barnabas.raft.metadata_log import MetadataLogLimits, metadata_folder
 from barnabas.raft.quorum_client import QuorumSettings
-from barnabas.raft.snapshots import list_snapshots
 from barnabas.raft.wire.quorum_peers import Address
 from tests.peers import HOST, free_port, wait_until
 from tests.unit.controller.cluster import RULES

@@ -9,7 +9,7 @@ from barnabas.controller.config_rules import BrokerConfigRules, controller_setti
 from barnabas.controller.decisions.context import DynamicLayers
 from barnabas.metadata.image import ResourceType
 from barnabas.protocol.errors import Error, KafkaError
-from barnabas.raft.metadata_log import MetadataLogLimits
+from barnabas.raft.folder.metadata_log import MetadataLogLimits
 
 NOTHING = DynamicLayers({}, {})
 

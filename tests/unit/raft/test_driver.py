@@ -20,16 +20,16 @@ from barnabas.raft.consensus.messages import HardState
 from barnabas.raft.consensus.replica_log import ReplicaLog
 from barnabas.raft.consensus.voter_sets import VoterHistory, VoterNode, VoterSet
 from barnabas.raft.driver import RaftDriver
-from barnabas.raft.metadata_log import MetadataLog, MetadataLogLimits, read_folder
-from barnabas.raft.quorum_state import read_quorum_state
+from barnabas.raft.folder.metadata_log import MetadataLog, MetadataLogLimits, read_folder
+from barnabas.raft.folder.quorum_state import read_quorum_state
 from barnabas.testing.clock import ManualClock
 from barnabas.testing.disk import SimulatedDisk
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from barnabas.raft.metadata_batches import DecodedBatch
-    from barnabas.raft.snapshots import Snapshot
+    from barnabas.raft.folder.metadata_batches import DecodedBatch
+    from barnabas.raft.folder.snapshots import Snapshot
 
 FOLDER = "/metadata"
 VOTER = VoterNode(1, Uuid(b"d" * 16), ())

@@ -15,10 +15,15 @@ from barnabas.protocol.uuids import Uuid
 from barnabas.raft.consensus.log_history import BOOTSTRAP, SnapshotId
 from barnabas.raft.consensus.messages import HardState
 from barnabas.raft.consensus.voter_sets import VoterEndpoint, VoterNode
-from barnabas.raft.format import format_metadata, read_bootstrap
-from barnabas.raft.metadata_log import read_folder
-from barnabas.raft.quorum_state import QuorumStateError, read_quorum_state, read_static_voters, write_quorum_state
-from barnabas.raft.snapshots import (
+from barnabas.raft.folder.format import format_metadata, read_bootstrap
+from barnabas.raft.folder.metadata_log import read_folder
+from barnabas.raft.folder.quorum_state import (
+    QuorumStateError,
+    read_quorum_state,
+    read_static_voters,
+    write_quorum_state,
+)
+from barnabas.raft.folder.snapshots import (
     CorruptCheckpointError,
     list_snapshots,
     parse_name,

@@ -14,7 +14,7 @@ from barnabas.node.format_folders import voter_nodes
 from barnabas.ports import SystemDisk
 from barnabas.protocol.uuids import Uuid, to_text
 from barnabas.raft.consensus.voter_sets import VoterEndpoint, VoterNode
-from barnabas.raft.format import format_voters
+from barnabas.raft.folder.format import format_voters
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,9 +13,9 @@ from barnabas.broker.image_subscriber import ImageSubscriber
 from barnabas.protocol import messages as m
 from barnabas.protocol.uuids import Uuid
 from barnabas.raft.consensus.log_history import SnapshotId
+from barnabas.raft.folder.metadata_batches import DecodedBatch
+from barnabas.raft.folder.snapshots import Snapshot
 from barnabas.raft.image_publisher import ImagePublisher
-from barnabas.raft.metadata_batches import DecodedBatch
-from barnabas.raft.snapshots import Snapshot
 from tests.unit.controller.nodes import in_event_loop
 
 if TYPE_CHECKING:

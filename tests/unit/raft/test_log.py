@@ -16,20 +16,20 @@ from barnabas.protocol.record import Record
 from barnabas.protocol.uuids import METADATA_TOPIC_ID, Uuid, to_text
 from barnabas.raft.consensus.log_history import LogEnd, SnapshotId
 from barnabas.raft.consensus.voter_sets import VoterEndpoint, VoterNode
-from barnabas.raft.metadata_batches import (
+from barnabas.raft.folder.metadata_batches import (
     NewerMetadataError,
     control_batch,
     data_batch,
     voters_messages,
 )
-from barnabas.raft.metadata_log import (
+from barnabas.raft.folder.metadata_log import (
     DamagedMetadataError,
     MetadataLog,
     MetadataLogLimits,
     MissingMetadataError,
     read_folder,
 )
-from barnabas.raft.snapshots import snapshot_name, write_snapshot
+from barnabas.raft.folder.snapshots import snapshot_name, write_snapshot
 from barnabas.testing.clock import ManualClock
 from barnabas.testing.disk import SimulatedDisk
 

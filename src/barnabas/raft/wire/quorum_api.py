@@ -32,7 +32,7 @@ from barnabas.raft.consensus.messages import (
 )
 from barnabas.raft.consensus.voter_sets import Voter, VoterEndpoint
 from barnabas.raft.driver import NotDurableError
-from barnabas.raft.metadata_log import PARTITION, TOPIC
+from barnabas.raft.folder.metadata_log import PARTITION, TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping

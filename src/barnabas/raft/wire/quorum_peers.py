@@ -39,8 +39,8 @@ from barnabas.raft.consensus.messages import (
 )
 from barnabas.raft.consensus.voter_sets import VOTERS_IN_LOG, VoterEndpoint
 from barnabas.raft.driver import RequestError
-from barnabas.raft.metadata_batches import decode_batch, voters_from_record
-from barnabas.raft.metadata_log import PARTITION, TOPIC
+from barnabas.raft.folder.metadata_batches import decode_batch, voters_from_record
+from barnabas.raft.folder.metadata_log import PARTITION, TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -19,8 +19,8 @@ from barnabas.ports import SystemDisk
 from barnabas.protocol import uuids
 from barnabas.raft.consensus.log_history import BOOTSTRAP
 from barnabas.raft.consensus.voter_sets import VoterEndpoint, VoterNode
-from barnabas.raft.format import read_bootstrap
-from barnabas.raft.snapshots import read_snapshot
+from barnabas.raft.folder.format import read_bootstrap
+from barnabas.raft.folder.snapshots import read_snapshot
 from barnabas.testing.node_process import Node
 
 if TYPE_CHECKING:

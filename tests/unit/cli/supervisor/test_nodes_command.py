@@ -17,7 +17,7 @@ from barnabas.client.broker_connection import Connection
 from barnabas.log.folder.meta_properties import read_meta_properties
 from barnabas.ports import SystemDisk
 from barnabas.raft.consensus.log_history import BOOTSTRAP
-from barnabas.raft.snapshots import read_snapshot
+from barnabas.raft.folder.snapshots import read_snapshot
 from tests.peers import wait_until
 
 if TYPE_CHECKING:

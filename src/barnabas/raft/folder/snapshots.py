@@ -18,7 +18,7 @@ from barnabas.protocol import messages as m
 from barnabas.protocol.batch import crc_is_valid, iter_headers
 from barnabas.protocol.errors import DecodeError
 from barnabas.raft.consensus.log_history import SnapshotId
-from barnabas.raft.metadata_batches import (
+from barnabas.raft.folder.metadata_batches import (
     DecodedBatch,
     control_batch,
     data_batch,

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from barnabas.metadata.snapshot_records import bootstrap_records
 from barnabas.metadata.versions import VersionedRecord
 from barnabas.raft.consensus.log_history import BOOTSTRAP
-from barnabas.raft.metadata_log import metadata_folder
-from barnabas.raft.snapshots import read_batches, write_bootstrap_file, write_snapshot
+from barnabas.raft.folder.metadata_log import metadata_folder
+from barnabas.raft.folder.snapshots import read_batches, write_bootstrap_file, write_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

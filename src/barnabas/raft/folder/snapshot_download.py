@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from barnabas.raft.snapshots import (
+from barnabas.raft.folder.snapshots import (
     PART_SUFFIX,
     SUFFIX,
     CorruptCheckpointError,

@@ -29,8 +29,8 @@ from barnabas.protocol import messages as m
 from barnabas.protocol.batch import crc_is_valid
 from barnabas.protocol.uuids import METADATA_TOPIC_ID
 from barnabas.raft.consensus.log_history import BOOTSTRAP, LogEnd, LogHistory, SnapshotId
-from barnabas.raft.metadata_batches import DecodedBatch, decode_batch, voters_from_record
-from barnabas.raft.snapshots import (
+from barnabas.raft.folder.metadata_batches import DecodedBatch, decode_batch, voters_from_record
+from barnabas.raft.folder.snapshots import (
     CorruptCheckpointError,
     Snapshot,
     list_snapshots,
