@@ -16,7 +16,7 @@ from barnabas.testing.simulator.load.history import Fate, SentBatch
 
 if TYPE_CHECKING:
     from barnabas.protocol.uuids import Uuid
-    from barnabas.testing.simulator.load.client import ClusterClient
+    from barnabas.testing.simulator.load.client import ClusterClient, Leader
     from barnabas.testing.simulator.load.history import TopicPartition
 
 ACKS_ALL = -1
@@ -67,15 +67,20 @@ def produce_request(batch: OutgoingBatch, topic_id: Uuid, *, transactional_id: s
 
 
 async def attempt(
-    client: ClusterClient, batch: OutgoingBatch, *, version: int, transactional_id: str | None = None
+    client: ClusterClient,
+    leader: Leader | None,
+    batch: OutgoingBatch,
+    *,
+    version: int,
+    transactional_id: str | None = None,
 ) -> Error | None:
-    """Sends a batch to its leader once. The error of the answer, which is noted with the batch if it is an
-    acknowledgement; None without an answer. A new leader that the answer names is known afterwards."""
-    sent = batch.sent
-    partition = sent.partition
-    leader = await client.known_leader(partition)
+    """Sends a batch once, to whom the client takes for its leader; to nobody if it knows none. The error of the answer,
+    which is noted with the batch if it is an acknowledgement; None without an answer. A new leader that the answer
+    names is known afterwards."""
     if leader is None:
         return None
+    sent = batch.sent
+    partition = sent.partition
     request = produce_request(batch, client.topic_ids[partition.topic], transactional_id=transactional_id)
     try:
         response = await client.ask(leader.broker, request, version)

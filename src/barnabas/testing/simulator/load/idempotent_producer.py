@@ -1,10 +1,12 @@
 """A producer with idempotence: up to five batches under way for a partition, each repeated until its fate is known.
 
 A partition of a producer is a *lane*, with sequences of its own. What is under way is sent in order, one batch behind
-the other; when all answers are there, what was refused for now is sent again, in the same order and with the same
-sequences, as Kafka's own producer does. A batch whose fate is unknown after `DELIVERY_TIMEOUT_S` is given up, with
-everything behind it: the lane takes a new producer id, for the next sequence may or may not be the one that the leader
-expects.
+the other, and all to one leader. When all answers are there, what was refused for now is sent again, in the same order
+and with the same sequences, as Kafka's own producer does. A leader that knows nothing of a producer begins with
+whichever sequence comes, as Kafka does: so nothing is sent behind the first batch before that is acknowledged, for it
+may be refused or lost while the next one is taken. A batch whose fate is unknown after `DELIVERY_TIMEOUT_S` is given
+up, with everything behind it: the lane takes a new producer id, for the next sequence may or may not be the one that
+the leader expects.
 
 The same goes for a batch that is refused as out of order though all before it are acknowledged. A leader remembers
 five batches of a producer, but only the last of them after a clean restart, as Kafka does: one that comes again may be
@@ -75,6 +77,8 @@ class _Lane:
         self._producer_id = NO_PRODUCER_ID
         self._epoch = -1
         self._next_sequence = 0
+        self._is_acknowledged = False
+        """Whether anything of this producer id is, so that every leader knows it."""
 
     async def burst(self) -> None:
         """Writes some batches, and returns when the fate of all is known or given up."""
@@ -87,11 +91,15 @@ class _Lane:
         self._history.batches += [batch.sent for batch in waiting]
         attempts = 0
         while waiting:
-            errors = await asyncio.gather(*(attempt(self._client, batch, version=PRODUCE_VERSION) for batch in waiting))
-            if not self._settle(waiting, errors):
+            leader = await self._client.known_leader(self._partition)
+            sent = list(waiting) if self._is_acknowledged else [waiting[0]]
+            errors = await asyncio.gather(
+                *(attempt(self._client, leader, batch, version=PRODUCE_VERSION) for batch in sent)
+            )
+            if not self._settle(waiting, sent, errors):
                 self._producer_id = NO_PRODUCER_ID
                 return
-            if waiting:
+            if any(error is not Error.NONE for error in errors):
                 await self._client.back_off(attempts)
                 attempts += 1
 
@@ -108,6 +116,7 @@ class _Lane:
         if response.error_code:
             return False
         self._producer_id, self._epoch, self._next_sequence = response.producer_id, response.producer_epoch, 0
+        self._is_acknowledged = False
         return True
 
     def _new_batch(self, records: int) -> OutgoingBatch:
@@ -123,10 +132,13 @@ class _Lane:
         self._next_sequence += records
         return batch
 
-    def _settle(self, waiting: deque[OutgoingBatch], errors: Sequence[Error | None]) -> bool:
+    def _settle(
+        self, waiting: deque[OutgoingBatch], sent: Sequence[OutgoingBatch], errors: Sequence[Error | None]
+    ) -> bool:
         """Takes out what is acknowledged. False if the lane cannot go on: what is left will stay unknown."""
-        for batch, error in zip(list(waiting), errors, strict=True):
+        for batch, error in zip(sent, errors, strict=True):
             if error is Error.NONE:
+                self._is_acknowledged = True
                 waiting.remove(batch)
                 continue
             if error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER:

@@ -227,8 +227,9 @@ class _Life:
         owner, client = self._owner, self._client
         attempts = 0
         while True:
+            leader = await client.known_leader(batch.sent.partition)
             error = await attempt(
-                client, batch, version=owner.protocol.produce, transactional_id=owner.transactional_id
+                client, leader, batch, version=owner.protocol.produce, transactional_id=owner.transactional_id
             )
             if error is Error.NONE:
                 return
