@@ -45,6 +45,7 @@ class PlantedBug(NamedTuple):
     took: int
     """So many it took when this was written."""
     seconds: float = 30.0
+    nodes: int = 3
 
     @contextmanager
     def planted(self) -> Iterator[None]:
@@ -89,6 +90,20 @@ def copied_as_committed(
     copy(hosted, batches, 1 << 62, leader_log_start)
 
 
+def counted_when_heard_of(state: PartitionState[Any], now_ms: int) -> bool:
+    """A replica that joins holds the high watermark back only when its leader knows that it has joined. (Leaders wait
+    for those, too, that may join soon, which would hide this: so they must not.)"""
+    maximal_isr, state.maximal_isr = state.maximal_isr, state.isr
+    try:
+        return move_high_watermark(state, now_ms)
+    finally:
+        state.maximal_isr = maximal_isr
+
+
+def never(*_arguments: Any) -> bool:
+    return False
+
+
 def done_in_any_epoch(hosted: HostedPartition, end_offset: int, leader_epoch: int) -> Error | None:
     """What was appended is taken for committed when the epoch has ended."""
     state = hosted.state
@@ -97,6 +112,7 @@ def done_in_any_epoch(hosted: HostedPartition, end_offset: int, leader_epoch: in
     return state.outcome(end_offset)
 
 
+move_high_watermark = PartitionState.move_high_watermark
 copy = HostedPartition.copy
 copy_from_leader = ReplicaManager._copy_from_leader
 
@@ -216,6 +232,20 @@ BUGS = [
         PRODUCERS,
         seeds=20,
         took=2,
+    ),
+    PlantedBug(
+        "a replica that joins is counted too late",
+        (
+            (PartitionState, "move_high_watermark", counted_when_heard_of),
+            (PartitionState, "_may_join_soon", never),
+        ),
+        "replicas are equal below the high watermark",
+        ("clean stop", "cut at a join"),
+        PRODUCERS,
+        seeds=12,
+        took=2,
+        seconds=60.0,
+        nodes=5,
     ),
     PlantedBug(
         "a broker that did not stop cleanly stays in sync",

@@ -9,6 +9,9 @@ import pytest
 
 from barnabas.testing.simulator.cluster import SimulatedCluster
 from barnabas.testing.simulator.faults import FAULTS_MIN, KINDS, Faults, Planned, plan
+from barnabas.testing.simulator.load.mixed_load import MixedLoad
+from barnabas.testing.simulator.run import Scenario, simulate
+from tests.sim.planted_bugs import PRODUCERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,6 +93,13 @@ def test_a_direction_stays_cut_while_any_fault_wants_it_so(cluster: SimulatedClu
     assert (cluster.network.is_open(one, two), cluster.network.is_open(two, one)) == (False, True)
     end_second()
     assert cluster.network.is_open(one, two)
+
+
+def test_a_leader_is_cut_off_when_a_replica_joins_and_nothing_is_lost() -> None:
+    scenario = Scenario(2, nodes=5, records=0, kinds=("clean stop", "cut at a join"))
+    outcome = simulate(scenario, make_load=lambda cluster: MixedLoad(cluster, PRODUCERS), is_traced=True)
+    assert outcome.violations == ()
+    assert any(" joins records-" in line and ": cut node-" in line for line in outcome.trace)
 
 
 def test_a_node_that_fails_though_its_disk_is_well_is_reported(cluster: SimulatedCluster) -> None:

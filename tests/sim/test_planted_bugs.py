@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def test_a_planted_bug_is_found_by_the_promise_that_it_breaks(bug: PlantedBug) -> None:
     found: list[str] = []
     for seed in range(1, bug.seeds + 1):
-        scenario = Scenario(seed, seconds=bug.seconds, records=0, kinds=bug.faults)
+        scenario = Scenario(seed, nodes=bug.nodes, seconds=bug.seconds, records=0, kinds=bug.faults)
         with bug.planted():
             outcome = simulate(scenario, make_load=lambda cluster: MixedLoad(cluster, bug.mix))
         found += outcome.violations

@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.config.cluster_layout import NODES_FOR_MIN_ISR_OF_TWO
 from barnabas.testing.network import Delay
+from barnabas.testing.simulator.nodes import host_name
 from barnabas.testing.simulator.protocols import Violation
+from barnabas.testing.simulator.trace import NOBODY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -37,6 +39,8 @@ FAULTS_MAX: Final = 9
 RESTART_S: Final = 1.0
 """After so long a process that ended by itself is started again."""
 RESET_EVERY_S: Final = 0.7
+LOOK_EVERY_S: Final = 0.001
+"""How often those look who wait for a moment: what is decided there takes as long to be heard of elsewhere."""
 SLOW_DISK_S: Final = (0.05, 1.0)
 CLOCK_OFF_MS_MAX: Final = 45 * 60 * 1000
 """Less than what a record may be ahead of its leader (`log.message.timestamp.after.max.ms`, an hour)."""
@@ -53,6 +57,15 @@ class Planned(NamedTuple):
     at_s: float
     lasts_s: float
     draw: int
+
+
+class Joined(NamedTuple):
+    """That a replica has come to be in sync. The others are named by their ids, too."""
+
+    partition: str
+    replica: int
+    leader: int
+    controller: int
 
 
 class Kind(NamedTuple):
@@ -94,7 +107,7 @@ class Faults:
         self._planned = planned
         self._after_each = after_each
         self._under_way: dict[int, End] = {}
-        self._cuts: dict[int, set[tuple[str, str]]] = {}
+        self._cuts: dict[object, set[tuple[str, str]]] = {}
         self._delays: dict[int, Delay] = {}
         self._losses: dict[int, float] = {}
         self._lost_bytes: set[int] = set()
@@ -210,7 +223,7 @@ class Faults:
 
     def cut(self, pairs: Iterable[tuple[str, str]]) -> End:
         """Cuts directions between hosts. They stay cut while any fault wants them so."""
-        token, network = self._token, self.cluster.network
+        token, network = object(), self.cluster.network
         self._cuts[token] = set(pairs)
         for source, target in sorted(self._cuts[token]):
             network.cut_one_way(source, target)
@@ -257,6 +270,33 @@ class Faults:
         once()
         return end
 
+    def once_a_replica_joins(self, then: Callable[[Joined], End]) -> End:
+        """Has something happen in the moment in which a replica of a partition is in sync again, and its leader may not
+        have heard of that yet; nothing if nobody joins before the end."""
+        is_over = False
+        end_what: End | None = None
+
+        def look(before: MetadataImage | None) -> None:
+            nonlocal end_what
+            if is_over:
+                return
+            image = newest_image(self.cluster)
+            joined = joined_since(before, image)
+            if joined is None:
+                self.cluster.scheduler.call_later(LOOK_EVERY_S, look, image)
+            else:
+                end_what = then(joined)
+                self._after_each()
+
+        def end() -> None:
+            nonlocal is_over
+            is_over = True
+            if end_what is not None:
+                end_what()
+
+        look(newest_image(self.cluster))
+        return end
+
     @property
     def hosts(self) -> list[str]:
         return [*(node.name for node in self.cluster.nodes.values()), *self.cluster.clients]
@@ -274,6 +314,21 @@ def newest_image(cluster: SimulatedCluster) -> MetadataImage | None:
     """What is committed, as far as any node knows."""
     images = [node.image for node in cluster.live_nodes if node.image is not None]
     return max(images, key=lambda image: image.offset, default=None)
+
+
+def joined_since(before: MetadataImage | None, now: MetadataImage | None) -> Joined | None:
+    """A replica that is in sync now and was not before, under the same leader, who is not the controller itself."""
+    if before is None or now is None or before.topics is now.topics:
+        return None
+    for topic in now.topics:
+        former = before.topics.get(topic.name)
+        if former is None or former is topic:
+            continue
+        for index, (old, new) in enumerate(zip(former.partitions, topic.partitions, strict=False)):
+            joined = sorted(set(new.isr) - set(old.isr))
+            if joined and new.leader_epoch == old.leader_epoch and new.leader not in (NOBODY, now.controller_id):
+                return Joined(f"{topic.name}-{index}", joined[0], new.leader, now.controller_id)
+    return None
 
 
 def is_in_sync(cluster: SimulatedCluster, node: SimulatedNode) -> bool:
@@ -443,6 +498,17 @@ def cut_one_way(faults: Faults, chance: random.Random) -> End:
     return faults.cut([(pair[0], pair[1])])
 
 
+def cut_at_join(faults: Faults, chance: random.Random) -> End:  # noqa: ARG001 (whoever joins decides whom it hits)
+    def cut_leader(joined: Joined) -> End:
+        leader = host_name(joined.leader)
+        others = sorted(host_name(other) for other in {joined.replica, joined.controller} if other != NOBODY)
+        faults.note(f"node {joined.replica} joins {joined.partition}: cut {leader} off from {', '.join(others)}")
+        return faults.cut([*((leader, other) for other in others), *((other, leader) for other in others)])
+
+    faults.note("the next leader whose follower joins is to be cut off from it and from the controller")
+    return faults.once_a_replica_joins(cut_leader)
+
+
 def isolate(faults: Faults, chance: random.Random) -> End:
     node = faults.some_node(chance)
     others = [host for host in faults.hosts if host != node.name]
@@ -479,6 +545,7 @@ KINDS: Final[dict[str, Kind]] = {
     "lossy network": Kind(lossy_network, 2, 2, 10),
     "cut": Kind(cut, 3, 1, 15),
     "one-way cut": Kind(cut_one_way, 3, 1, 15),
+    "cut at a join": Kind(cut_at_join, 2, 8, 25),
     "isolation": Kind(isolate, 3, 1, 15),
     "resets": Kind(resets, 2, 1, 6),
     "silence": Kind(silence, 2, 0, 0),
