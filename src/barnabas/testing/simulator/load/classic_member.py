@@ -13,7 +13,7 @@ from barnabas.protocol import codec
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 from barnabas.testing.simulator.load.client import GaveUpError, Kind
-from barnabas.testing.simulator.load.group_member import GIVE_UP_S, MembershipOverError, OffsetCommitter
+from barnabas.testing.simulator.load.group_member import GIVE_UP_S, GroupMember, MembershipOverError
 from barnabas.testing.simulator.load.history import Assignment, TopicPartition
 
 if TYPE_CHECKING:
@@ -35,19 +35,13 @@ LEAVES, DIES, STALLS = 0.02, 0.02, 0.03
 """How often, of 1, before a heartbeat."""
 
 
-class ClassicMember:
+class ClassicMember(GroupMember):
     def __init__(
         self, client: ClusterClient, group: str, partitions: Sequence[TopicPartition], history: History
     ) -> None:
-        self.client = client
-        self.group = group
-        self.is_stopped = False
+        super().__init__(client, group, partitions, history)
         self._partitions = tuple(partitions)
-        self._history = history
-        self._committer = OffsetCommitter(client, group, partitions, history)
-        self._member_id = ""
         self._generation = -1
-        self._owned: frozenset[TopicPartition] = frozenset()
 
     async def run(self) -> None:
         while not self.is_stopped:

@@ -15,7 +15,7 @@ from barnabas.protocol import uuids
 from barnabas.protocol.errors import Error
 from barnabas.protocol.uuids import Uuid
 from barnabas.testing.simulator.load.client import COORDINATOR_RETRIABLE, MOVED, GaveUpError, Kind
-from barnabas.testing.simulator.load.group_member import GIVE_UP_S, MembershipOverError, OffsetCommitter
+from barnabas.testing.simulator.load.group_member import GIVE_UP_S, GroupMember, MembershipOverError
 from barnabas.testing.simulator.load.history import Assignment, TopicPartition
 
 if TYPE_CHECKING:
@@ -33,21 +33,15 @@ STARTS_LEAVING, DIES, STALLS = 0.02, 0.02, 0.03
 """How often, of 1, before a heartbeat."""
 
 
-class ConsumerMember:
+class ConsumerMember(GroupMember):
     """`heartbeat_s` and the session's length are settings of the coordinator."""
 
     def __init__(
         self, client: ClusterClient, group: str, partitions: Sequence[TopicPartition], history: History
     ) -> None:
-        self.client = client
-        self.group = group
-        self.is_stopped = False
+        super().__init__(client, group, partitions, history)
         self._topics = sorted({each.topic for each in partitions})
-        self._history = history
-        self._committer = OffsetCommitter(client, group, partitions, history)
-        self._member_id = ""
         self._epoch = JOINS
-        self._owned: frozenset[TopicPartition] = frozenset()
         self._is_owned_to_be_told = True
         self._is_all_to_be_told = False
         self._heartbeat_s = 2.0

@@ -1,4 +1,5 @@
-"""What members of both kinds of groups do alike: commit offsets for what they own, and say what is committed there."""
+"""What members of both kinds of groups have and do alike: they commit offsets for what they own, and say what is
+committed there."""
 
 from __future__ import annotations
 
@@ -86,3 +87,18 @@ class OffsetCommitter:
             except GaveUpError:
                 continue
             return
+
+
+class GroupMember:
+    """What a member of either kind has from the beginning."""
+
+    def __init__(
+        self, client: ClusterClient, group: str, partitions: Sequence[TopicPartition], history: History
+    ) -> None:
+        self.client = client
+        self.group = group
+        self.is_stopped = False
+        self._history = history
+        self._committer = OffsetCommitter(client, group, partitions, history)
+        self._member_id = ""
+        self._owned: frozenset[TopicPartition] = frozenset()
