@@ -168,11 +168,13 @@ class PartitionLog:
         recovery_point: int,
         log_start_offset: int,
         clean_shutdown: bool,
+        unreplicated_from: int | None = None,
         files: FilePool | None = None,
         random: Random | None = None,
         producer_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
     ) -> PartitionLog:
-        """The log in an existing folder, repaired where necessary. Safe to call in a worker thread."""
+        """The log in an existing folder, repaired where necessary. `unreplicated_from` is what a clean shutdown noted:
+        its `first_unreplicated_offset`. Safe to call in a worker thread."""
         loaded = recovery.load(
             disk,
             folder,
@@ -181,6 +183,7 @@ class PartitionLog:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             clean_shutdown=clean_shutdown,
+            unreplicated_from=unreplicated_from,
             now_ms=clock.now_ms(),
             producer_expiration_ms=producer_expiration_ms,
         )
@@ -497,6 +500,10 @@ class PartitionLog:
         """Transactions whose end marker lies below the high watermark no longer hold up readers of committed data."""
         self.producers.high_watermark_moved(high_watermark)
 
+    def first_unreplicated_offset(self, high_watermark: int) -> int | None:
+        """Where the earliest transaction begins whose end is here, but not below the high watermark."""
+        return self.producers.first_unreplicated_offset(high_watermark)
+
     def last_stable_offset(self, high_watermark: int) -> int:
         """How far a reader of committed data may read: to the first open transaction, or the high watermark."""
         stable = self.producers.last_stable_offset(high_watermark)
@@ -593,9 +600,12 @@ class PartitionLog:
             self.segments.drop_active()
             self._end_at(end_offset)
         self._end_at(self.segments.cut_active(offset))
+        ended = self.producers.ended_before(self.log_end_offset)
         recovery.reload_producers(
             self._disk, self.producers, self.segments.all, self.log_start_offset, self.log_end_offset
         )
+        for first_offset, last_offset in ended.items():
+            self.producers.hold_back(first_offset, last_offset)
         return True
 
     def truncate_fully(self, offset: int) -> None:

@@ -114,6 +114,7 @@ def load(
     recovery_point: int,
     log_start_offset: int,
     clean_shutdown: bool,
+    unreplicated_from: int | None,
     now_ms: int,
     producer_expiration_ms: int,
 ) -> LoadedLog:
@@ -146,6 +147,8 @@ def load(
             state.producers.clear(tail.end_offset)
         else:
             _restore_producers(disk, state.producers, segments, snapshots, log_start_offset, tail.end_offset)
+    if clean_shutdown and unreplicated_from is not None and unreplicated_from < tail.end_offset:
+        state.producers.hold_back(unreplicated_from, tail.end_offset - 1)
     state.producers.expire(now_ms, producer_expiration_ms)
     segments[-1].created_ms = now_ms
     segments[-1].bytes_since_index_entry = tail.bytes_since_index_entry

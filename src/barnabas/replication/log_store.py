@@ -25,7 +25,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.log.folder.checkpoints import TopicPartition
-from barnabas.log.folder.data_dir import log_start_offsets_of, recovery_points_of
+from barnabas.log.folder.data_dir import log_start_offsets_of, recovery_points_of, unreplicated_offsets_of
 from barnabas.metadata.image import UNASSIGNED_DIRECTORY
 from barnabas.protocol.errors import KafkaError
 from barnabas.replication.failures import Failures
@@ -397,7 +397,9 @@ class LogStore:
             try:
                 data_dir.write_recovery_points(recovery_points_of(logs))
                 data_dir.write_log_start_offsets(log_start_offsets_of(logs))
-                data_dir.write_high_watermarks(self._high_watermarks_of(logs, offsets))
+                high_watermarks = self._high_watermarks_of(logs, offsets)
+                data_dir.write_high_watermarks(high_watermarks)
+                data_dir.write_unreplicated(unreplicated_offsets_of(logs, high_watermarks))
                 if not failed and not any(broken.data_dir is data_dir for broken in self._broken.values()):
                     data_dir.mark_clean_shutdown(broker_epoch)
             except OSError:

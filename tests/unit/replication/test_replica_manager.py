@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.log.folder.checkpoints import CLEAN_SHUTDOWN, HIGH_WATERMARKS, RECOVERY_POINTS, TopicPartition
+from barnabas.log.append_batches import EndMarker
+from barnabas.log.folder.checkpoints import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARKS,
+    RECOVERY_POINTS,
+    UNREPLICATED_TXNS,
+    TopicPartition,
+)
+from barnabas.log.producers.producer_state import NOT_NEEDED
 from barnabas.metadata.image import UNASSIGNED_DIRECTORY, ConfigResource, ResourceType, TopicImage
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.uuids import Uuid
@@ -18,7 +26,7 @@ from barnabas.replication.replica_manager import CREATED_PER_STEP
 from barnabas.testing.clock import ManualClock
 from tests.unit.broker.api.partitions import has_copied
 from tests.unit.broker.api.stand_ins import NODE_ID, a_partition, a_topic, topic_id
-from tests.unit.log.logs import batch, read_records, stored_header
+from tests.unit.log.logs import batch, idempotent, read_records, stored_header
 
 from .hosting import CLUSTER_DEFAULT, Hosting, folder_id
 
@@ -702,5 +710,36 @@ def test_after_a_restart_a_partition_goes_on_with_its_log_and_its_high_watermark
         assert again.state.high_watermark == copied, "the follower has not said yet that it has more"
         assert again.log.config.retention_ms == 1234
         after.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_transaction_whose_end_may_be_lost_is_not_shown_after_a_restart_either(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        before = Hosting(tmp_path, clock)
+        before.open()
+        replicated = topic_of("t", led_by(NODE_ID, 0))
+        await before.follow(replicated)
+        hosted = before.replicas.find_by_name(b"t", 0)
+        append(hosted, b"plain")
+        for sequence in (0, 1):
+            hosted.append(idempotent(5, 0, sequence, is_transactional=True), ACKS_LEADER, NOT_NEEDED)
+        hosted.append_marker(EndMarker(5, 0, 0, True, 1))
+        has_copied(hosted, ANOTHER_NODE, 3)
+        assert hosted.last_stable_offset == 1
+        before.stop()
+        assert before.offsets_in(UNREPLICATED_TXNS) == {TopicPartition("t", 0): 1}
+
+        after = Hosting(tmp_path, clock)
+        after.open()
+        await after.follow(replicated)
+        again = after.replicas.find_by_name(b"t", 0)
+        assert again.state.high_watermark.offset == 3
+        assert again.last_stable_offset == 1
+        has_copied(again, ANOTHER_NODE, 4)
+        assert again.last_stable_offset == 4
+        after.stop()
+        assert UNREPLICATED_TXNS not in os.listdir(after.data_dirs[0].path)
 
     asyncio.run(scenario())

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
+UNREPLICATED_TXNS = "unreplicated-transaction-checkpoint"
+"""Not one of Kafka's files, and Kafka leaves it alone. Of the partitions that a clean stop left with transactions that
+have ended, but not below the high watermark: where the first of them begins. Kafka forgets about these, and shows
+readers of committed data, after the next start, what may still be lost."""
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
 _VERSION = 0

@@ -107,6 +107,7 @@ class DataDir:
         """Opens every partition's log. Blocks; `on_progress` hears how many of how many are done."""
         recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)
         log_start_offsets = self._read_offsets(checkpoints.LOG_START_OFFSETS)
+        unreplicated = self._read_offsets(checkpoints.UNREPLICATED_TXNS)
         folders, leftovers = self._survey()
         opened = OpenedPartitions({}, {}, leftovers)
 
@@ -121,6 +122,7 @@ class DataDir:
                 recovery_point=recovery_points.get(partition, 0),
                 log_start_offset=log_start_offsets.get(partition, 0),
                 clean_shutdown=clean_shutdown,
+                unreplicated_from=unreplicated.get(partition),
                 files=self._files,
                 random=self._random,
                 producer_expiration_ms=producer_expiration_ms,
@@ -190,6 +192,14 @@ class DataDir:
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
         self._write_offsets(checkpoints.HIGH_WATERMARKS, offsets)
 
+    def write_unreplicated(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """At a clean stop. Usually there are none, and no file."""
+        path = f"{self.path}/{checkpoints.UNREPLICATED_TXNS}"
+        if offsets:
+            checkpoints.write_offsets(self._disk, path, offsets)
+        elif self._disk.exists(path):
+            self._disk.unlink(path)
+
     def write_recovery_points(self, offsets: Mapping[TopicPartition, int]) -> None:
         self._write_offsets(checkpoints.RECOVERY_POINTS, offsets)
 
@@ -248,6 +258,19 @@ def _without(
 
 def recovery_points_of(logs: Iterable[PartitionLog]) -> dict[TopicPartition, int]:
     return {TopicPartition(log.topic, log.partition): log.recovery_point for log in logs}
+
+
+def unreplicated_offsets_of(
+    logs: Iterable[PartitionLog], high_watermarks: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Of the logs with transactions that have ended, but not below the high watermark."""
+    found = {}
+    for log in logs:
+        partition = TopicPartition(log.topic, log.partition)
+        offset = log.first_unreplicated_offset(high_watermarks[partition])
+        if offset is not None:
+            found[partition] = offset
+    return found
 
 
 def log_start_offsets_of(logs: Iterable[PartitionLog]) -> dict[TopicPartition, int]:

@@ -337,8 +337,25 @@ class ProducerState:
                 first: last for first, last in self._unreplicated_txns.items() if last >= high_watermark
             }
 
+    def first_unreplicated_offset(self, high_watermark: int) -> int | None:
+        """Where the earliest transaction begins that has ended, but not below the high watermark."""
+        self.high_watermark_moved(high_watermark)
+        return min(self._unreplicated_txns, default=None)
+
+    def hold_back(self, first_offset: int, last_offset: int) -> None:
+        """Transactions that began at `first_offset` or after it have ended, at `last_offset` or before it. A snapshot
+        does not say so, and whether all replicas have their ends is not known."""
+        self._unreplicated_txns[first_offset] = last_offset
+
+    def ended_before(self, end_offset: int) -> dict[int, int]:
+        """What the log's end at `end_offset` leaves of transactions that have ended, but not below the high watermark,
+        to be held back again after the producers were read from a snapshot."""
+        return {
+            first: min(last, end_offset - 1) for first, last in self._unreplicated_txns.items() if first < end_offset
+        }
+
     def restore(self, entries: Iterable[tuple[int, ProducerEntry]], end_offset: int) -> None:
-        """Replaces everything by the content of a snapshot."""
+        """Replaces everything by the content of a snapshot. It knows nothing of transactions that have ended."""
         self.clear(end_offset)
         self.producers.update(entries)
         open_txns = ((entry.txn_first_offset, producer_id) for producer_id, entry in self.producers.items())

@@ -441,6 +441,20 @@ def test_readers_stop_at_the_earliest_of_the_ended_transactions_whichever_ended_
     assert log.last_stable_offset(4) == 4
 
 
+def test_an_ended_transaction_that_a_truncation_leaves_is_held_back_as_before(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    log = create(tmp_path, clock)
+    write(log, 1, 0)
+    end(log, 1)
+    log.roll(2)
+    for sequence in (1, 2):
+        write(log, 1, sequence)
+    log.truncate_to(3)
+    assert log.last_stable_offset(1) == 0, "the snapshot of the second segment does not know of it"
+    assert log.last_stable_offset(2) == 2
+
+
 def test_the_first_open_transaction_is_found_in_old_segments_too(tmp_path: Path, clock: ManualClock) -> None:
     log = create(tmp_path, clock, TopicConfig(segment_bytes=300))
     log.append_as_leader(batch(b"x"), 0)
