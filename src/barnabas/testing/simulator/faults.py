@@ -207,7 +207,8 @@ class Faults:
         self._unclean.add(node.id)
 
     def _forget_recovered(self) -> None:
-        for node_id in sorted(self._unclean):
+        # One whose disk fails may serve, and be in sync, until it next looks at the disk.
+        for node_id in sorted(self._unclean - self._failed_disks):
             if is_in_sync(self.cluster, self.cluster.nodes[node_id]):
                 self._unclean.discard(node_id)
                 self._lost_bytes.discard(node_id)
