@@ -80,6 +80,9 @@ class FetcherEnvironment(NamedTuple):
     throttle: ReplicationThrottle
     flush: Callable[[PartitionLog], Awaitable[None]]
     """Syncs a log. What the topic wants on the device (`flush.messages`), a follower has only then."""
+    settle_cut: Callable[[PartitionLog], Awaitable[None]]
+    """Makes sure that what was cut off a log does not come back when power fails: it would be taken for what the
+    leader sent in its place."""
 
 
 class FollowedPartition:
@@ -333,6 +336,7 @@ class ReplicaFetcher:
         """Writes what came. Those whose offset the leader does not have are returned."""
         out_of_range: list[FollowedPartition] = []
         to_flush: list[FollowedPartition] = []
+        cut: list[FollowedPartition] = []
         breather = Breather()
         for fetched in partitions:
             followed = self._in_session.get((fetched.topic_id, fetched.partition))
@@ -341,18 +345,26 @@ class ReplicaFetcher:
             if fetched.error == Error.OFFSET_OUT_OF_RANGE:
                 out_of_range.append(followed)
                 continue
-            self._take(followed, fetched)
-            if followed.hosted.must_flush():
+            if self._take(followed, fetched):
+                cut.append(followed)
+            elif followed.hosted.must_flush():
                 to_flush.append(followed)
             await breather.pause_if_due()
-        for followed in to_flush:
+        await self._sync(self._environment.flush, to_flush)
+        await self._sync(self._environment.settle_cut, cut)
+        return out_of_range
+
+    async def _sync(
+        self, sync: Callable[[PartitionLog], Awaitable[None]], partitions: Iterable[FollowedPartition]
+    ) -> None:
+        """Nothing more is copied to a partition before that is done."""
+        for followed in partitions:
             try:
-                await self._environment.flush(followed.hosted.log)
-            except KafkaError as error:
+                await sync(followed.hosted.log)
+            except (KafkaError, OSError) as error:
                 logger.error("%s is not copied for now: %s", followed.hosted, error)
                 self._unsent.pop(followed, None)
                 self._delay_failed(followed)
-        return out_of_range
 
     def _is_as_asked(self, followed: FollowedPartition) -> bool:
         return (
@@ -361,13 +373,15 @@ class ReplicaFetcher:
             and followed.hosted.log.log_end_offset == followed.sent_offset
         )
 
-    def _take(self, followed: FollowedPartition, fetched: FetchedPartition) -> None:
+    def _take(self, followed: FollowedPartition, fetched: FetchedPartition) -> bool:
+        """True if the log is shorter now."""
         hosted = followed.hosted
+        is_cut = False
         try:
             if fetched.error:
                 raise KafkaError(Error(fetched.error), f"broker {self.leader_id} does not send {hosted}")
             if fetched.diverging is not None:
-                self._truncate(followed, fetched.diverging)
+                is_cut = self._truncate(followed, fetched.diverging)
             else:
                 hosted.copy(fetched.records, fetched.high_watermark, fetched.log_start_offset)
                 self._throttle(followed, fetched)
@@ -379,8 +393,9 @@ class ReplicaFetcher:
         else:
             if followed.has_changed and not followed.is_delayed:
                 self._unsent[followed] = None
+        return is_cut
 
-    def _truncate(self, followed: FollowedPartition, leaders: EpochEnd) -> None:
+    def _truncate(self, followed: FollowedPartition, leaders: EpochEnd) -> bool:
         hosted = followed.hosted
         log = hosted.log
         offset = truncation_offset(leaders, EpochEnd(*log.end_offset_for_epoch(leaders.epoch)), log.log_end_offset)
@@ -394,9 +409,9 @@ class ReplicaFetcher:
             )
         elif offset < log.log_end_offset:
             logger.info("%s is cut from offset %d to %d, as its leader has it", hosted, log.log_end_offset, offset)
-        hosted.truncate(offset)
-        # Even where nothing was cut: the epoch of the last record may be another now.
+        # Even where nothing is cut: the epoch of the last record may be another now.
         self._unsent[followed] = None
+        return hosted.truncate(offset)
 
     def _throttle(self, followed: FollowedPartition, fetched: FetchedPartition) -> None:
         environment = self._environment
@@ -439,18 +454,21 @@ class ReplicaFetcher:
                     raise KafkaError(
                         Error.OFFSET_OUT_OF_RANGE, f"where its leader's log begins is not known: {refused}"
                     )
-                self._restart(hosted, start, end)
+                is_cut = self._restart(hosted, start, end)
                 followed.failures = 0
                 self._unsent[followed] = None
+                if is_cut:
+                    await self._sync(self._environment.settle_cut, [followed])
             except (KafkaError, OSError) as error:
                 logger.info("%s is not copied for now: %s", hosted, error)
                 self._delay_failed(followed)
 
-    def _restart(self, hosted: HostedPartition, leader_start: int, leader_end: int) -> None:
+    def _restart(self, hosted: HostedPartition, leader_start: int, leader_end: int) -> bool:
+        """True if the log is another now."""
         own_end = hosted.log.log_end_offset
         place = restart(leader_start, leader_end, own_end)
         if place is None:
-            return
+            return False
         logger.warning(
             "%s ends at offset %d here, its leader's log has %d to %d: it goes on at %d",
             hosted,
@@ -461,8 +479,8 @@ class ReplicaFetcher:
         )
         if place.is_from_nothing:
             hosted.start_anew(place.offset)
-        else:
-            hosted.truncate(place.offset)
+            return True
+        return hosted.truncate(place.offset)
 
     async def _offsets(
         self, peer: Peer, partitions: list[FollowedPartition], timestamp: int

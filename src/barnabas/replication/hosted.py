@@ -226,10 +226,11 @@ class HostedPartition:
             if self.watchers or self.subscribers:
                 self.notify()
 
-    def truncate(self, offset: int) -> None:
-        """Drops what the leader does not have."""
-        self.log.truncate_to(offset)
+    def truncate(self, offset: int) -> bool:
+        """Drops what the leader does not have. True if there was anything."""
+        is_cut = self.log.truncate_to(offset)
         self.state.local_log_truncated(self.log.end_position)
+        return is_cut
 
     def start_anew(self, offset: int) -> None:
         """Drops everything: the leader has nothing before `offset` any more."""

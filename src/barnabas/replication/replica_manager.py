@@ -125,8 +125,10 @@ class ReplicaManager:
                     environment.connect,
                     self.follower_throttle,
                     environment.flush,
+                    self._settle_cut,
                 )
             )
+        self._environment = environment
         self._offline: dict[tuple[Uuid, int], str] = {}
         self.misplaced: dict[tuple[Uuid, int], Uuid] = {}
         """Partitions that are in another data folder than the metadata says, by topic id and index, with its id."""
@@ -460,6 +462,11 @@ class ReplicaManager:
             # A log without epochs gives the leader nothing to compare: what is committed is all that is certain.
             hosted.truncate(state.high_watermark.offset)
         self._fetchers.follow(hosted, state.leader_id, state.leader_epoch)
+
+    async def _settle_cut(self, log: PartitionLog) -> None:
+        assert self._environment is not None, "only those copy who have other nodes"
+        await self._environment.flush(log)
+        await self._store.lower_recovery_point(log)
 
     def _let_go(self, hosted: HostedPartition) -> None:
         """Neither leads nor copies a partition any more."""

@@ -186,6 +186,9 @@ class DataDir:
             for name in (checkpoints.RECOVERY_POINTS, checkpoints.LOG_START_OFFSETS)
         )
 
+    def recovery_point_on_file(self, partition: TopicPartition) -> int:
+        return self._on_file.get(checkpoints.RECOVERY_POINTS, {}).get(partition, 0)
+
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
         return self._read_offsets(checkpoints.HIGH_WATERMARKS)
 
