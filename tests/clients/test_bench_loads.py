@@ -28,7 +28,7 @@ def test_a_produce_load_leaves_as_many_records_as_it_counts(node: Peer, codec: s
         figures = produce.run(load)
         assert topic.record_count() == figures["records_total"] > figures["units"]
         assert figures["units"] >= wanted
-        read = ConsumeLoad(node.bootstrap, os.getpid(), topic.name, partitions, topic.record_count(), seconds=0.01)
+        read = ConsumeLoad(node.bootstrap, os.getpid(), topic.name, partitions, topic.record_count(), seconds=0.001)
         assert consume.run(read)["units"] == topic.record_count()
 
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from barnabas.log.folder.data_dir import recovery_points_of
 from barnabas.log.segments.segment_list import LogPosition
 from barnabas.protocol.errors import Error
 from barnabas.replication.hosted import HostedPartition
 from barnabas.testing.network import Delay
 from tests.unit.log.logs import batch
-from tests.unit.replication.simulated_cluster import Cluster, Writer, values_of
+from tests.unit.replication.simulated_cluster import Cluster, Node, Writer, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -155,9 +156,9 @@ def test_a_log_is_cut_where_it_parts_from_the_leaders_and_not_where_its_high_wat
     lost.is_stopped = True
     cuts: list[int] = []
 
-    def note_cut(hosted: HostedPartition, offset: int) -> None:
+    def note_cut(hosted: HostedPartition, offset: int) -> bool:
         cuts.append(offset)
-        truncate(hosted, offset)
+        return truncate(hosted, offset)
 
     truncate = HostedPartition.truncate
     monkeypatch.setattr(HostedPartition, "truncate", note_cut)
@@ -171,6 +172,36 @@ def test_a_log_is_cut_where_it_parts_from_the_leaders_and_not_where_its_high_wat
     cluster.wait_until_equal()
     assert cuts == [end]
     assert committed(cluster) == writer.acknowledged
+
+
+def test_what_was_cut_off_does_not_come_back_when_power_fails(cluster: Cluster, writer: Writer) -> None:
+    writer.write(5)
+    cluster.cut_off(1)
+    old_leader = cluster.nodes[1]
+
+    def append(node: Node, value: bytes) -> None:
+        cluster.in_loop(node.id, lambda: node.partition().append(batch(value), 1))
+
+    def sync() -> None:
+        log = old_leader.partition().log
+        log.flush()
+        old_leader.data_dir.write_recovery_points(recovery_points_of([log]))
+
+    append(old_leader, b"lost")
+    cluster.in_loop(1, sync)
+    cluster.controller.fence(1)
+    leader = cluster.wait_until_led()
+    for value in (b"new1", b"new2", b"new3"):
+        append(leader, value)
+    cluster.heal()
+    cluster.controller.register(old_leader)
+    cluster.wait_until_equal()
+    # What was written since the sync fits behind what was synced.
+    cluster.lose_power(1, keep=10_000)
+    cluster.controller.fence(1)
+    cluster.start(1)
+    cluster.wait_until_equal()
+    assert values_of(cluster.nodes[1].batches()) == [*writer.acknowledged, b"new1", b"new2", b"new3"]
 
 
 def test_what_comes_late_from_an_old_leader_is_not_written_by_the_new_one(
