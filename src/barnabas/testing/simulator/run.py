@@ -36,6 +36,8 @@ CALM_S: Final = 3.0
 PROGRESS_LIMIT_S: Final = 120.0
 """For the records that are still missing after the last fault."""
 SETTLE_LIMIT_S: Final = 120.0
+TRANSACTIONS_LIMIT_S: Final = 120.0
+"""Three times as long as brokers wait for each other's answers."""
 
 PROGRESS: Final = "clients make progress when all is healed"
 SETTLED: Final = "the cluster settles when all is healed"
@@ -163,8 +165,20 @@ class _Run:
         load.stop()
         self._until(SETTLE_LIMIT_S, lambda: load.is_drained, lambda: f"{load.describe()}; {self._state()}", PROGRESS)
         self._until(SETTLE_LIMIT_S, self._is_settled, self._state, SETTLED)
+        self._let_transactions_end()
         for invariant in self._invariants:
             invariant.finish(cluster)
+
+    def _let_transactions_end(self) -> None:
+        """A write that was under way for long, on a connection that nobody answers, may open a transaction after its
+        producer has given up. It ends at its timeout; whether it does is for the promise on transactions to judge."""
+        end_s = self._cluster.now_s + TRANSACTIONS_LIMIT_S
+        while self._cluster.now_s < end_s and any(
+            hosted.state.is_leader and hosted.last_stable_offset < hosted.state.high_watermark.offset
+            for node in self._cluster.live_nodes
+            for hosted in node.partitions
+        ):
+            self._go_on(OBSERVE_EVERY_S)
 
     def _until(self, limit_s: float, is_reached: Callable[[], bool], describe: Callable[[], str], promise: str) -> None:
         end_s = self._cluster.now_s + limit_s
