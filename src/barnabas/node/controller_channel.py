@@ -87,6 +87,10 @@ class _NoControllerError(Exception):
     """There is nobody to ask at the moment."""
 
 
+_UNDECIDED: Final = (_NoControllerError, WireError, DecodeError)
+"""How a request fails that may be asked of the next controller."""
+
+
 class QuorumChannel:
     """Use it on the loop that the publisher is attached to."""
 
@@ -156,7 +160,7 @@ class QuorumChannel:
             leader = self._current_leader.leader
             try:
                 return await self._ask(leader, request, lane, exchange)
-            except (_NoControllerError, WireError, DecodeError) as error:
+            except _UNDECIDED as error:
                 reason = str(error)
             if loop.time() >= deadline or (self._local is not None and self._local.is_alone):
                 break
@@ -193,11 +197,10 @@ class QuorumChannel:
                     await asyncio.wait({answering, changed}, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     changed.cancel()
-            return answering.result()
-        finally:
-            if not answering.done():
-                answering.cancel()
-                await asyncio.gather(answering, return_exceptions=True)
+        except (asyncio.CancelledError, _NoControllerError):
+            await _give_up(answering)
+            raise
+        return answering.result()
 
     async def _until_visible(self, request: Message, response: Any) -> None:
         publisher = self._publisher
@@ -254,3 +257,13 @@ class QuorumChannel:
         if now >= self._next_complaint:
             self._next_complaint = now + COMPLAINT_S
             logger.warning("%s waits for an active controller: %s", type(request).__name__, reason)
+
+
+async def _give_up(answering: asyncio.Future[Any]) -> None:
+    """Ends what nobody waits for any more. It may have failed by itself in the same moment, for instance when a stopped
+    process goes on and both time limits are up. That a controller did not answer is then of no consequence; an error of
+    this node is raised as ever."""
+    if answering.cancel():
+        await asyncio.wait({answering})
+    with contextlib.suppress(asyncio.CancelledError, *_UNDECIDED):
+        answering.result()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -107,3 +109,49 @@ def test_what_is_asked_of_a_sole_voter_that_does_not_lead_is_refused_at_once() -
     node.run(node.node.stop())
     response: Any = node.run(channel.send(registration(102)))
     assert response.error_code == Error.NOT_CONTROLLER
+
+
+def test_a_request_that_is_given_up_in_the_moment_in_which_it_fails_leaves_no_error_behind() -> None:
+    quorum = Quorum(voters=3, observers=1)
+    quorum.start()
+    observer = quorum.nodes[4]
+    channel = channel_of(observer, ChannelSettings(attempt_timeout_s=1))
+    assert register(observer, channel, 101) == Error.NONE
+    quorum.network.isolate(quorum.active.name)
+
+    async def give_up_after(seconds: float) -> None:
+        async with asyncio.timeout(seconds):
+            await channel.send(registration(102))
+
+    giving_up = observer.outside.create_task(give_up_after(2))
+    quorum.run_for(0.5)
+    for loop in (observer.outside, observer.thread.loop):
+        loop.pause()
+    quorum.run_for(3)
+    for loop in (observer.outside, observer.thread.loop):
+        loop.resume()
+    quorum.until(giving_up.done)
+    assert isinstance(giving_up.exception(), TimeoutError)
+    # asyncio complains of an error that nobody took when nothing refers to it: no traceback, no callback that is due.
+    del giving_up
+    quorum.run_for(0.1)
+    gc.collect()
+    assert observer.outside.errors == []
+
+
+def test_an_error_of_the_node_is_raised_even_if_the_request_is_given_up_in_the_same_moment() -> None:
+    quorum = Quorum(voters=3, observers=1)
+    quorum.start()
+    observer = quorum.nodes[4]
+    channel = channel_of(observer)
+
+    class GivenUpWhileEncoded:
+        def __index__(self) -> int:
+            asking.cancel()
+            raise ZeroDivisionError
+
+    request: Any = m.UnregisterBrokerRequest(broker_id=GivenUpWhileEncoded())  # type: ignore[arg-type]
+    asking = observer.outside.create_task(channel.forward(request, CLIENT))
+    quorum.until(asking.done)
+    assert isinstance(asking.exception(), ZeroDivisionError)
+    assert observer.outside.errors == []
