@@ -39,7 +39,7 @@ from barnabas.log.flush import Flush, is_failed_sync
 from barnabas.log.producers.producer_state import BY_COORDINATOR, last_sequence_of
 from barnabas.log.segments.file_names import LEADER_EPOCH_CHECKPOINT, marked_folder, partition_folder
 from barnabas.log.segments.open_files import FilePool
-from barnabas.log.segments.segment_list import LogPosition, Segments
+from barnabas.log.segments.segment_list import LogPosition, Segments, nobody_hears
 from barnabas.log.segments.unflushed_files import FOLDER_ITSELF
 from barnabas.ports import SystemRandom
 from barnabas.protocol.batch import (
@@ -676,4 +676,8 @@ class PartitionLog:
         """Takes the log out of sight at once, under a name that ends in `mark`. Returns the new folder. This object
         must not be used any more: `is_gone` says so to anything that had queued work for it."""
         self.is_gone = True
-        return self.segments.rename_folder(marked_folder(self.topic, self.partition, unique_hex, mark))
+        folder = self.segments.rename_folder(marked_folder(self.topic, self.partition, unique_hex, mark))
+        # Whoever was to hear of it refers to this log: without that, its memory is free without a search for garbage.
+        self.on_roll = None
+        self.segments.on_failed_disk = nobody_hears
+        return folder

@@ -137,7 +137,7 @@ class Segments:
         self.rising_timestamps = RisingTimestamps()
         self.aborted_txns = AbortedTxns(disk, folder, loaded.txn_outlines)
         self.unflushed = UnflushedFiles(folder, loaded.unflushed)
-        self.on_failed_disk: Callable[[OSError], None] = _nobody_hears
+        self.on_failed_disk: Callable[[OSError], None] = nobody_hears
         """Called when the device has failed, before KAFKA_STORAGE_ERROR is raised; not when it is merely full."""
         self._name = name
         self._clock = clock
@@ -630,7 +630,7 @@ class Segments:
         return self._random.below(jitter_ms) if jitter_ms > 0 else 0
 
 
-def _nobody_hears(_: OSError) -> None:
+def nobody_hears(_: OSError) -> None:
     """The owner of the log looks at the errors itself."""
 
 
