@@ -169,6 +169,8 @@ class _Follower:
             await caught_up
         finally:
             caught_up.cancel()
+            # It may have failed in the moment in which the start was given up, or failed otherwise: one is told.
+            await asyncio.gather(caught_up, return_exceptions=True)
 
     async def close(self) -> None:
         await self.client.close()
