@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand"
 	"os"
 	"strings"
 	"time"
@@ -71,9 +72,12 @@ func answer(broker string, request []byte) map[string]any {
 	return map[string]any{"result": result}
 }
 
-// seeds are the brokers of a bootstrap address, which may name several.
+// seeds are the brokers of a bootstrap address, which may name several. They are in no order: a client whose first
+// seed is dead may give up before it tries another, and the next attempt must not begin with the same one.
 func seeds(broker string) []string {
-	return strings.Split(broker, ",")
+	all := strings.Split(broker, ",")
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all
 }
 
 // newClient makes a client of the broker that logs its warnings.
