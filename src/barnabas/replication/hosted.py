@@ -190,12 +190,17 @@ class HostedPartition:
             state.high_watermark = position
 
     def isr_changed(self, *, has_moved: bool) -> None:
-        """The controller has answered a proposal."""
+        """The controller has answered a proposal, and did what was proposed, or will not do it."""
         if has_moved:
             self._high_watermark_moved()
         elif self.watchers:
             # Whether there are enough in sync may be different now.
             self.purgatory.wake(self.watchers)
+
+    def move_high_watermark(self) -> None:
+        """Somebody for whom it waited may be waited for no longer."""
+        if self.state.move_high_watermark(self.monotonic_ms()):
+            self._high_watermark_moved()
 
     def _high_watermark_moved(self) -> None:
         self.log.high_watermark_moved(self.state.high_watermark.offset)
@@ -245,8 +250,7 @@ class HostedPartition:
         state = self.state
         if state.min_insync_replicas != config.min_insync_replicas:
             state.min_insync_replicas = config.min_insync_replicas
-            if state.move_high_watermark(self.monotonic_ms()):
-                self._high_watermark_moved()
+            self.move_high_watermark()
 
     def monotonic_ms(self) -> int:
         return int(self.log.clock.monotonic() * 1000)
@@ -296,7 +300,7 @@ class HostedPartition:
             copying.mark()
         if has_moved:
             self._high_watermark_moved()
-        if self.isr_changes is not None and len(state.isr) > 1:
+        if self.isr_changes is not None and state.followers:
             self.isr_changes.watch(self)
 
     def _not_leader(self) -> KafkaError:

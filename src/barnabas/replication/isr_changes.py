@@ -5,11 +5,15 @@ until there is an answer: a leader whose proposal may have been carried out can 
 meanwhile settles proposals, too, and then their answers count for nothing (`PartitionState.proposal_accepted`).
 
 A follower that stopped to fetch has to be noticed. So every half of `replica.lag.time.max.ms` the partitions are
-looked at to which something was written that not everybody in sync had by the time of the last look. The others need
-none: nobody lags behind in a partition that rests.
+looked at to which something was written that not everybody in sync had by the time of the last look, or that is not
+committed yet. The others need none: nobody lags behind in a partition that rests.
 
 Nor does a follower that has everything say so again. If it could not be proposed, because it was fenced or another
 proposal was under way, its partition is kept among the candidates, and looked at when that may have changed.
+
+A high watermark may wait for a follower outside the ISR, because it is proposed or may join soon. If that follower
+never comes, whoever is in sync may have everything already and not fetch it again. So the high watermark is moved when
+a proposal is refused, when brokers change, and at each look.
 """
 
 from __future__ import annotations
@@ -69,8 +73,8 @@ class IsrChanges:
         self._is_closed = False
 
     def watch(self, hosted: HostedPartition) -> None:
-        """Something was written that others in sync do not have yet: if they do not get it in time, they have to
-        leave."""
+        """Something was written that others do not have yet: if they do not get it in time, they have to leave, or are
+        waited for no longer."""
         self._watched[hosted] = None
         if self._next_look is None and not self._is_closed:
             self._next_look = self._loop.call_later(self._view.replica_lag_time_max_ms / 2000, self._look)
@@ -96,7 +100,11 @@ class IsrChanges:
             self._submit(hosted, proposal)
 
     def brokers_changed(self) -> None:
-        """Somebody who could not be in sync may be able to now."""
+        """Somebody who could not be in sync may be able to now, and the other way round."""
+        for hosted in list(self._watched):
+            if len(hosted.state.isr) <= len(hosted.state.followers):
+                # Somebody is outside, and may have been waited for.
+                hosted.move_high_watermark()
         for hosted in list(self._candidates):
             self.consider(hosted)
 
@@ -124,7 +132,8 @@ class IsrChanges:
             state = hosted.state
             if not state.is_leader or hosted.is_removed:
                 continue
-            if not state.is_anybody_behind():
+            hosted.move_high_watermark()
+            if not state.is_anybody_waited_for():
                 continue
             self.watch(hosted)
             now_ms = hosted.monotonic_ms()
@@ -202,7 +211,11 @@ class IsrChanges:
         if error is Error.INELIGIBLE_REPLICA:
             # The controller knows more than this broker, which may hear of it or not.
             self._loop.call_later(INELIGIBLE_RETRY_S, self._consider_again, hosted)
-        return hosted.state.proposal_refused(proposal, error) and is_current
+        state = hosted.state
+        if state.proposal_refused(proposal, error):
+            return is_current
+        hosted.isr_changed(has_moved=state.move_high_watermark(hosted.monotonic_ms()))
+        return False
 
     def _accepted(
         self, hosted: HostedPartition, proposal: IsrProposal, answer: m.AlterPartitionResponse.PartitionData

@@ -353,9 +353,12 @@ class PartitionState(Generic[P]):
             if self.is_ready_to_join(replica) and follower.is_caught_up(end, now_ms, lag_ms_max)
         ]
 
-    def is_anybody_behind(self) -> bool:
-        """Whether anybody in the ISR lacks something, so that it may come to be expelled."""
+    def is_anybody_waited_for(self) -> bool:
+        """Whether anybody in the ISR lacks something, so that it may come to be expelled; or the high watermark is
+        short of the log end, which may be for somebody outside the ISR who will not come after all."""
         end = self.log_end.offset
+        if self.followers and self.high_watermark.offset < end:
+            return True
         return any(
             each.end is None or each.end.offset != end
             for replica, each in self.followers.items()
@@ -394,7 +397,8 @@ class PartitionState(Generic[P]):
         return self.move_high_watermark(now_ms)
 
     def proposal_refused(self, proposal: IsrProposal, error: Error) -> bool:
-        """The controller did not do it. True if it is to be asked again.
+        """The controller did not do it. True if it is to be asked again. If not, the high watermark may have waited
+        for somebody who does not come now.
 
         Two errors say that the proposal was not carried out and never will be: the state is as it was. Others may be
         about a repetition of a request that did succeed: then the maximal ISR stays until the metadata tells.

@@ -441,7 +441,7 @@ class ReplicaManager:
         hosted.isr_changes = self._isr_changes
         if self._isr_changes is not None and hosted.state.followers:
             self._isr_changes.consider(hosted)
-            if hosted.state.is_anybody_behind():
+            if hosted.state.is_anybody_waited_for():
                 self._isr_changes.watch(hosted)
 
     def _stop_leading(self, hosted: HostedPartition) -> None:

@@ -14,6 +14,7 @@ from barnabas.replication.partition import BrokerId, ClusterView, LeaderEpoch, P
 from barnabas.testing.event_loop import Scheduler
 from tests.unit.broker.api.partitions import Partitions
 from tests.unit.log.logs import batch
+from tests.unit.replication.hosting import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,6 +65,18 @@ class Controller:
         return [
             [each.partition_index for topic in request.topics for each in topic.partitions] for request in self.requests
         ]
+
+
+class WaitingForCommit(Waiting):
+    """As a producer with acks=all does."""
+
+    def __init__(self, hosted: HostedPartition, end_offset: int) -> None:
+        super().__init__()
+        self._hosted = hosted
+        self._end_offset = end_offset
+
+    def is_ready(self) -> bool:
+        return self._hosted.outcome(self._end_offset, 1) is not None
 
 
 class House:
@@ -227,3 +240,57 @@ def test_a_follower_that_catches_up_while_it_is_expelled_is_admitted_again(tmp_p
     house.call(house.controller.gate.set)
     house.run_until(lambda: len(house.controller.requests) == 2)
     house.run_until(lambda: house.isr() == {ME, OTHER})
+
+
+def acknowledged(house: House) -> Waiting:
+    """A request that waits until what is in the log is committed."""
+    hosted = house.partitions[0]
+    waiting = WaitingForCommit(hosted, hosted.log.log_end_offset)
+    house.call(lambda: hosted.purgatory.park(waiting, 60_000, [hosted.watchers]))
+    return waiting
+
+
+@pytest.mark.parametrize("error", [Error.INELIGIBLE_REPLICA, Error.OPERATION_NOT_ATTEMPTED])
+def test_nobody_waits_for_a_follower_whose_admission_is_refused(tmp_path: Any, error: Error) -> None:
+    house = House(tmp_path, 1)
+    house.controller.answer = lambda _wanted: error
+    house.controller.gate.clear()
+    house.fetch(0)
+    house.run_until(lambda: len(house.controller.requests) == 1)
+    house.call(lambda: house.partitions[0].append(batch(b"v"), -1))
+    waiting = acknowledged(house)
+    house.view.active_brokers = {ME: OWN_EPOCH}
+    house.call(house.changes.brokers_changed)
+    assert house.partitions[0].state.high_watermark.offset == 0, "it may be in sync by now"
+    house.call(house.controller.gate.set)
+    house.scheduler.run_for(0.1)
+    assert house.partitions[0].state.high_watermark.offset == 1
+    assert waiting.answered.is_set()
+
+
+def test_nobody_waits_for_a_follower_that_nearly_joined_and_was_fenced(tmp_path: Any) -> None:
+    house = House(tmp_path, 1)
+    house.controller.answer = lambda _wanted: Error.OPERATION_NOT_ATTEMPTED
+    house.fetch(0)
+    house.scheduler.run_for(0.1)
+    house.call(lambda: house.partitions[0].append(batch(b"v"), -1))
+    waiting = acknowledged(house)
+    house.scheduler.run_for(0.1)
+    assert house.partitions[0].state.high_watermark.offset == 0, "it may join soon"
+    house.view.active_brokers = {ME: OWN_EPOCH}
+    house.call(house.changes.brokers_changed)
+    assert house.partitions[0].state.high_watermark.offset == 1
+    house.scheduler.run_for(0.1)
+    assert waiting.answered.is_set()
+
+
+def test_nobody_waits_for_a_follower_that_nearly_joined_and_stopped_to_fetch(tmp_path: Any) -> None:
+    house = House(tmp_path, 1)
+    house.controller.answer = lambda _wanted: Error.OPERATION_NOT_ATTEMPTED
+    house.fetch(0)
+    house.scheduler.run_for(0.1)
+    house.call(lambda: house.partitions[0].append(batch(b"v"), -1))
+    waiting = acknowledged(house)
+    house.run_until(waiting.answered.is_set)
+    assert LAG_MS / 1000 <= house.scheduler.now <= 2 * LAG_MS / 1000
+    assert house.partitions[0].state.high_watermark.offset == 1

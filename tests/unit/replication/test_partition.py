@@ -213,7 +213,7 @@ def test_who_has_everything_never_lags_however_long_nothing_is_written() -> None
     state.local_log_grew(At(10))
     fetched(state, OTHER, 10)
     assert state.propose_leaving(1000 * LAG_MS) is None
-    assert not state.is_anybody_behind()
+    assert not state.is_anybody_waited_for()
 
 
 def test_a_session_keeps_its_partitions_caught_up_without_naming_them() -> None:
@@ -222,7 +222,7 @@ def test_a_session_keeps_its_partitions_caught_up_without_naming_them() -> None:
     state.follower_fetched(OTHER, At(0), log_start_offset=0, broker_epoch=EPOCH_OF_BROKER, pulse=pulse)
     pulse.last_ms = 50 * LAG_MS
     state.local_log_grew(At(10), 50 * LAG_MS + 5)
-    assert state.is_anybody_behind()
+    assert state.is_anybody_waited_for()
     assert state.propose_leaving(51 * LAG_MS) is None
     assert state.propose_leaving(51 * LAG_MS + 1) is not None
 
