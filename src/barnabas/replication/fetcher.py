@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.log.batch_validation import UnexpectedOffsetError
@@ -35,7 +36,7 @@ from barnabas.replication.follower import EpochEnd, backoff_ms, restart, truncat
 from barnabas.replication.throttle import is_marked
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Collection, Iterable, Mapping
 
     from barnabas.log.partition_log import PartitionLog
     from barnabas.net.peer import Peer
@@ -61,6 +62,10 @@ PartitionKey = tuple[bytes, int]
 """Topic id and index."""
 
 
+Sync = Callable[["Collection[PartitionLog]"], "Awaitable[Mapping[PartitionLog, Exception]]"]
+"""Brings logs to the device, and says for which of them that failed, and why."""
+
+
 class FetcherSettings(NamedTuple):
     limits: FetchLimits
     backoff_ms: int
@@ -78,11 +83,11 @@ class FetcherEnvironment(NamedTuple):
     connect: Callable[[int, str], Peer | None]
     """A new connection to a broker, under a name; None while its address is not known."""
     throttle: ReplicationThrottle
-    flush: Callable[[PartitionLog], Awaitable[None]]
-    """Syncs a log. What the topic wants on the device (`flush.messages`), a follower has only then."""
-    settle_cut: Callable[[PartitionLog], Awaitable[None]]
-    """Makes sure that what was cut off a log does not come back when power fails: it would be taken for what the
-    leader sent in its place."""
+    flush: Sync
+    """What the topic wants on the device (`flush.messages`), a follower has only then."""
+    settle_cuts: Sync
+    """Makes sure that what was cut off logs does not come back when power fails: it would be taken for what the leader
+    sent in its place."""
 
 
 class FollowedPartition:
@@ -351,17 +356,16 @@ class ReplicaFetcher:
                 to_flush.append(followed)
             await breather.pause_if_due()
         await self._sync(self._environment.flush, to_flush)
-        await self._sync(self._environment.settle_cut, cut)
+        await self._sync(self._environment.settle_cuts, cut)
         return out_of_range
 
-    async def _sync(
-        self, sync: Callable[[PartitionLog], Awaitable[None]], partitions: Iterable[FollowedPartition]
-    ) -> None:
+    async def _sync(self, sync: Sync, partitions: list[FollowedPartition]) -> None:
         """Nothing more is copied to a partition before that is done."""
+        if not partitions:
+            return
+        failed = await sync([followed.hosted.log for followed in partitions])
         for followed in partitions:
-            try:
-                await sync(followed.hosted.log)
-            except (KafkaError, OSError) as error:
+            if (error := failed.get(followed.hosted.log)) is not None:
                 logger.error("%s is not copied for now: %s", followed.hosted, error)
                 self._unsent.pop(followed, None)
                 self._delay_failed(followed)
@@ -443,6 +447,7 @@ class ReplicaFetcher:
         """Asks where the leader's logs end and begin, and goes on where that allows."""
         ends = await self._offsets(peer, lost, LATEST)
         starts = await self._offsets(peer, lost, EARLIEST)
+        cut: list[FollowedPartition] = []
         for followed in lost:
             if not self._is_as_asked(followed):
                 continue
@@ -458,10 +463,11 @@ class ReplicaFetcher:
                 followed.failures = 0
                 self._unsent[followed] = None
                 if is_cut:
-                    await self._sync(self._environment.settle_cut, [followed])
+                    cut.append(followed)
             except (KafkaError, OSError) as error:
                 logger.info("%s is not copied for now: %s", hosted, error)
                 self._delay_failed(followed)
+        await self._sync(self._environment.settle_cuts, cut)
 
     def _restart(self, hosted: HostedPartition, leader_start: int, leader_end: int) -> bool:
         """True if the log is another now."""

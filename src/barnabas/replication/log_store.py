@@ -338,16 +338,25 @@ class LogStore:
                 with self._recovery_point_failures.of(data_dir.path):
                     await self._run_in_thread(data_dir.write_recovery_points, recovery_points_of(logs))
 
-    async def lower_recovery_point(self, log: PartitionLog) -> None:
-        """Call it when a log was truncated, before it grows again: a start after a crash trusts what lies before the
-        recovery point on file. Raises OSError if that cannot be written."""
+    async def lower_recovery_points(self, truncated: Iterable[PartitionLog]) -> dict[PartitionLog, OSError]:
+        """Call it when logs were truncated, before they grow again: a start after a crash trusts what lies before the
+        recovery points on file. Returns the logs for which that cannot be written, and why."""
+        refused: dict[PartitionLog, OSError] = {}
         async with self._checkpointing:
-            data_dir = self._logs.get(log)
-            if data_dir is None or data_dir in self._failed:
-                return
-            if data_dir.recovery_point_on_file(TopicPartition(log.topic, log.partition)) > log.recovery_point:
-                logs = [each for each, home in self._logs.items() if home is data_dir]
-                await self._run_in_thread(data_dir.write_recovery_points, recovery_points_of(logs))
+            too_high: dict[DataDir, list[PartitionLog]] = {}
+            for log in truncated:
+                data_dir = self._logs.get(log)
+                if data_dir is None or data_dir in self._failed:
+                    continue
+                if data_dir.recovery_point_on_file(TopicPartition(log.topic, log.partition)) > log.recovery_point:
+                    too_high.setdefault(data_dir, []).append(log)
+            for data_dir, logs in self._logs_by_dir() if too_high else ():
+                if data_dir in too_high:
+                    try:
+                        await self._run_in_thread(data_dir.write_recovery_points, recovery_points_of(logs))
+                    except OSError as error:
+                        refused |= dict.fromkeys(too_high[data_dir], error)
+        return refused
 
     async def checkpoint_log_starts(self) -> None:
         self._log_start_failures.begin_round()

@@ -36,7 +36,7 @@ from barnabas.replication.replica_fetchers import ReplicaFetchers
 from barnabas.replication.throttle import DEFAULT_QUOTA_WINDOWS, QuotaWindows, ReplicationThrottle
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 
     from barnabas.config.broker_config import BrokerConfig
     from barnabas.log.folder.data_dir import DataDir
@@ -124,8 +124,8 @@ class ReplicaManager:
                     environment.broker_epoch,
                     environment.connect,
                     self.follower_throttle,
-                    environment.flush,
-                    self._settle_cut,
+                    self._flush,
+                    self._settle_cuts,
                 )
             )
         self._environment = environment
@@ -463,10 +463,22 @@ class ReplicaManager:
             hosted.truncate(state.high_watermark.offset)
         self._fetchers.follow(hosted, state.leader_id, state.leader_epoch)
 
-    async def _settle_cut(self, log: PartitionLog) -> None:
+    async def _flush(self, logs: Collection[PartitionLog]) -> dict[PartitionLog, Exception]:
+        """Syncs logs, as many at a time as there are threads for it. Returns those that could not be, and why."""
         assert self._environment is not None, "only those copy who have other nodes"
-        await self._environment.flush(log)
-        await self._store.lower_recovery_point(log)
+        # Others may wait for the same sync: it is not theirs to give up if this one is.
+        syncs = [asyncio.shield(self._environment.flush(log)) for log in logs]
+        failed: dict[PartitionLog, Exception] = {}
+        for log, outcome in zip(logs, await asyncio.gather(*syncs, return_exceptions=True), strict=True):
+            if isinstance(outcome, (KafkaError, OSError)):
+                failed[log] = outcome
+            elif outcome is not None:
+                raise outcome
+        return failed
+
+    async def _settle_cuts(self, logs: Collection[PartitionLog]) -> dict[PartitionLog, Exception]:
+        failed = await self._flush(logs)
+        return failed | await self._store.lower_recovery_points(log for log in logs if log not in failed)
 
     def _let_go(self, hosted: HostedPartition) -> None:
         """Neither leads nor copies a partition any more."""

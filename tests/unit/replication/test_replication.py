@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.log.folder.data_dir import recovery_points_of
+from barnabas.log.folder.data_dir import DataDir, recovery_points_of
 from barnabas.log.segments.segment_list import LogPosition
 from barnabas.protocol.errors import Error
 from barnabas.replication.hosted import HostedPartition
@@ -17,8 +17,9 @@ from tests.unit.log.logs import batch
 from tests.unit.replication.simulated_cluster import Cluster, Node, Writer, values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
+    from barnabas.log.folder.checkpoints import TopicPartition
     from barnabas.log.partition_log import PartitionLog
 
 
@@ -202,6 +203,42 @@ def test_what_was_cut_off_does_not_come_back_when_power_fails(cluster: Cluster, 
     cluster.start(1)
     cluster.wait_until_equal()
     assert values_of(cluster.nodes[1].batches()) == [*writer.acknowledged, b"new1", b"new2", b"new3"]
+
+
+def test_logs_that_are_cut_together_are_settled_together(
+    make_cluster: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = make_cluster(partitions=12)
+    led = range(0, 12, 3)
+    cluster.cut_off(1)
+    old_leader = cluster.nodes[1]
+
+    def append_and_sync() -> None:
+        for index in led:
+            old_leader.partition(index).append(batch(b"lost"), 1)
+            old_leader.partition(index).log.flush()
+        old_leader.data_dir.write_recovery_points(recovery_points_of(each.log for each in old_leader.replicas))
+
+    cluster.in_loop(1, append_and_sync)
+    written: list[Mapping[TopicPartition, int]] = []
+
+    def note_written(data_dir: DataDir, offsets: Mapping[TopicPartition, int]) -> None:
+        written.append(offsets)
+        write_recovery_points(data_dir, offsets)
+
+    write_recovery_points = DataDir.write_recovery_points
+    monkeypatch.setattr(DataDir, "write_recovery_points", note_written)
+    old_leader.threads.takes_s = lambda _pool: 0.5
+    cluster.controller.fence(1)
+    for index in led:
+        cluster.wait_until_led(index)
+    cluster.heal()
+    cluster.controller.register(old_leader)
+    begun = cluster.scheduler.now
+    for index in led:
+        cluster.wait_until_equal(index)
+    assert len(written) == 1
+    assert cluster.scheduler.now - begun < 2, "one after the other takes two seconds for the logs alone"
 
 
 def test_what_comes_late_from_an_old_leader_is_not_written_by_the_new_one(
