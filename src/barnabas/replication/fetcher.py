@@ -6,7 +6,8 @@ whose log end, epoch or log start changed since they were last named, and those 
 
 Partitions come and go while a request is under way. Each is a `FollowedPartition`, made anew for each leader epoch;
 what an answer says of a partition counts only if it is still the one that was asked for, at the offset that was asked
-for. So whatever was decided meanwhile is never undone by an answer that is late.
+for. So whatever was decided meanwhile is never undone by an answer that is late. A log that was cut is not written
+before the cut is settled, whoever cut it; what comes for it until then is asked for again.
 
 A leader lets a request wait until it has news. A partition that comes meanwhile must not wait with it, for its leader
 may have been elected a moment ago, and producers wait for this follower. So the next request of the session follows on
@@ -38,7 +39,6 @@ from barnabas.replication.throttle import is_marked
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Collection, Iterable, Mapping
 
-    from barnabas.log.partition_log import PartitionLog
     from barnabas.net.peer import Peer
     from barnabas.net.peer_link import RawResponse
     from barnabas.ports import Clock
@@ -62,7 +62,7 @@ PartitionKey = tuple[bytes, int]
 """Topic id and index."""
 
 
-Sync = Callable[["Collection[PartitionLog]"], "Awaitable[Mapping[PartitionLog, Exception]]"]
+Sync = Callable[["Collection[HostedPartition]"], "Awaitable[Mapping[HostedPartition, Exception]]"]
 """Brings logs to the device, and says for which of them that failed, and why."""
 
 
@@ -347,10 +347,14 @@ class ReplicaFetcher:
             followed = self._in_session.get((fetched.topic_id, fetched.partition))
             if followed is None or not self._is_as_asked(followed):
                 continue
-            if fetched.error == Error.OFFSET_OUT_OF_RANGE:
+            if followed.hosted.has_unsettled_cut:
+                self._unsent[followed] = None
+            elif fetched.error == Error.OFFSET_OUT_OF_RANGE:
                 out_of_range.append(followed)
                 continue
-            if self._take(followed, fetched):
+            else:
+                self._take(followed, fetched)
+            if followed.hosted.has_unsettled_cut:
                 cut.append(followed)
             elif followed.hosted.must_flush():
                 to_flush.append(followed)
@@ -363,9 +367,9 @@ class ReplicaFetcher:
         """Nothing more is copied to a partition before that is done."""
         if not partitions:
             return
-        failed = await sync([followed.hosted.log for followed in partitions])
+        failed = await sync([followed.hosted for followed in partitions])
         for followed in partitions:
-            if (error := failed.get(followed.hosted.log)) is not None:
+            if (error := failed.get(followed.hosted)) is not None:
                 logger.error("%s is not copied for now: %s", followed.hosted, error)
                 self._unsent.pop(followed, None)
                 self._delay_failed(followed)
@@ -377,15 +381,13 @@ class ReplicaFetcher:
             and followed.hosted.log.log_end_offset == followed.sent_offset
         )
 
-    def _take(self, followed: FollowedPartition, fetched: FetchedPartition) -> bool:
-        """True if the log is shorter now."""
+    def _take(self, followed: FollowedPartition, fetched: FetchedPartition) -> None:
         hosted = followed.hosted
-        is_cut = False
         try:
             if fetched.error:
                 raise KafkaError(Error(fetched.error), f"broker {self.leader_id} does not send {hosted}")
             if fetched.diverging is not None:
-                is_cut = self._truncate(followed, fetched.diverging)
+                self._truncate(followed, fetched.diverging)
             else:
                 hosted.copy(fetched.records, fetched.high_watermark, fetched.log_start_offset)
                 self._throttle(followed, fetched)
@@ -397,9 +399,8 @@ class ReplicaFetcher:
         else:
             if followed.has_changed and not followed.is_delayed:
                 self._unsent[followed] = None
-        return is_cut
 
-    def _truncate(self, followed: FollowedPartition, leaders: EpochEnd) -> bool:
+    def _truncate(self, followed: FollowedPartition, leaders: EpochEnd) -> None:
         hosted = followed.hosted
         log = hosted.log
         offset = truncation_offset(leaders, EpochEnd(*log.end_offset_for_epoch(leaders.epoch)), log.log_end_offset)
@@ -415,7 +416,7 @@ class ReplicaFetcher:
             logger.info("%s is cut from offset %d to %d, as its leader has it", hosted, log.log_end_offset, offset)
         # Even where nothing is cut: the epoch of the last record may be another now.
         self._unsent[followed] = None
-        return hosted.truncate(offset)
+        hosted.truncate(offset)
 
     def _throttle(self, followed: FollowedPartition, fetched: FetchedPartition) -> None:
         environment = self._environment
@@ -459,22 +460,21 @@ class ReplicaFetcher:
                     raise KafkaError(
                         Error.OFFSET_OUT_OF_RANGE, f"where its leader's log begins is not known: {refused}"
                     )
-                is_cut = self._restart(hosted, start, end)
+                self._restart(hosted, start, end)
                 followed.failures = 0
                 self._unsent[followed] = None
-                if is_cut:
+                if hosted.has_unsettled_cut:
                     cut.append(followed)
             except (KafkaError, OSError) as error:
                 logger.info("%s is not copied for now: %s", hosted, error)
                 self._delay_failed(followed)
         await self._sync(self._environment.settle_cuts, cut)
 
-    def _restart(self, hosted: HostedPartition, leader_start: int, leader_end: int) -> bool:
-        """True if the log is another now."""
+    def _restart(self, hosted: HostedPartition, leader_start: int, leader_end: int) -> None:
         own_end = hosted.log.log_end_offset
         place = restart(leader_start, leader_end, own_end)
         if place is None:
-            return False
+            return
         logger.warning(
             "%s ends at offset %d here, its leader's log has %d to %d: it goes on at %d",
             hosted,
@@ -485,8 +485,8 @@ class ReplicaFetcher:
         )
         if place.is_from_nothing:
             hosted.start_anew(place.offset)
-            return True
-        return hosted.truncate(place.offset)
+        else:
+            hosted.truncate(place.offset)
 
     async def _offsets(
         self, peer: Peer, partitions: list[FollowedPartition], timestamp: int

@@ -42,12 +42,14 @@ class HostedPartition:
     __slots__ = (
         "copying",
         "copying_watchers",
+        "cuts",
         "index",
         "is_removed",
         "isr_changes",
         "log",
         "offline_reason",
         "purgatory",
+        "settled_cuts",
         "state",
         "subscribers",
         "topic",
@@ -78,7 +80,11 @@ class HostedPartition:
         """Where it says who is to be in sync, if the node is one of several."""
         self.is_removed = False
         self.offline_reason: str | None = None
-        """Why nobody is served any more: the data folder has failed."""
+        """Why nobody is served: the data folder has failed, or what was cut off the log could not be settled."""
+        self.cuts = 0
+        """How often something was cut off the log."""
+        self.settled_cuts = 0
+        """How many of these are on the device, and in the checkpoint of recovery points."""
         state.min_insync_replicas = log.config.min_insync_replicas
         log.high_watermark_moved(state.high_watermark.offset)
 
@@ -231,14 +237,23 @@ class HostedPartition:
             if self.watchers or self.subscribers:
                 self.notify()
 
-    def truncate(self, offset: int) -> bool:
-        """Drops what the leader does not have. True if there was anything."""
-        is_cut = self.log.truncate_to(offset)
+    @property
+    def has_unsettled_cut(self) -> bool:
+        """Whether what was cut off the log may come back when power fails. Nothing must be written in its place before
+        that is settled: a start trusts what lies before the recovery point on file."""
+        return self.cuts != self.settled_cuts
+
+    def truncate(self, offset: int) -> None:
+        """Drops what the leader does not have."""
+        if offset < self.log.log_end_offset:
+            # Before it is done: a cut that fails may be done in part.
+            self.cuts += 1
+        self.log.truncate_to(offset)
         self.state.local_log_truncated(self.log.end_position)
-        return is_cut
 
     def start_anew(self, offset: int) -> None:
         """Drops everything: the leader has nothing before `offset` any more."""
+        self.cuts += 1
         self.log.truncate_fully(offset)
         self.state.log_end = self.state.high_watermark = self.log.end_position
         self.notify()
@@ -267,11 +282,15 @@ class HostedPartition:
         return self.log.unflushed_messages >= self.log.config.flush_messages
 
     def go_offline(self, reason: str) -> None:
-        """From now on, whoever uses this partition is refused; whoever waits for it is told."""
+        """From now on, whoever uses this partition is refused; whoever waits for it is told. Until it `is_back`."""
         self.offline_reason = reason
         self.state.resign()
         if self.watchers:
             self.purgatory.wake(self.watchers)
+
+    def is_back(self) -> None:
+        """What put the partition offline is mended: what it does next, the metadata says."""
+        self.offline_reason = None
 
     def require_leader(self) -> None:
         if not self.state.is_leader:

@@ -11,7 +11,8 @@ of the log is right; or, while nobody leads, it waits. A node that is one of sev
 for that; without one it serves the partitions that it leads.
 
 If a disk fails while a log is created or claimed, only that partition is affected: it is offline, and `retry_offline`
-tries it again later. A data folder that fails takes all its partitions with it (`take_offline`).
+tries it again later. So it is if a partition is to be led here whose log was cut and that cannot be brought to the
+device. A data folder that fails takes all its partitions with it (`take_offline`).
 """
 
 from __future__ import annotations
@@ -315,11 +316,23 @@ class ReplicaManager:
                         self._note_offline(topic, index, error)
                     else:
                         self._note_online(topic, index)
+            to_settle = [
+                hosted[index]
+                for index in step
+                if index in hosted
+                and topic.partitions[index].leader == self._node_id
+                and hosted[index].has_unsettled_cut
+            ]
+            unfit = await self._settle_before_leading(topic, to_settle) if to_settle else ()
             for index in step:
                 if index in hosted and self._node_id not in topic.partitions[index].replicas:
                     self._drop(hosted.pop(index))
                 elif index in hosted:
-                    self._follow(hosted[index], topic.partitions[index])
+                    if hosted[index] not in unfit:
+                        if hosted[index].offline_reason is not None:
+                            hosted[index].is_back()
+                            self._note_online(topic, index)
+                        self._follow(hosted[index], topic.partitions[index])
                     self._note_place(hosted[index], topic.partitions[index])
             await breather.pause_if_due()
         if hosted and topic.topic_id not in self._by_id:
@@ -463,22 +476,43 @@ class ReplicaManager:
             hosted.truncate(state.high_watermark.offset)
         self._fetchers.follow(hosted, state.leader_id, state.leader_epoch)
 
-    async def _flush(self, logs: Collection[PartitionLog]) -> dict[PartitionLog, Exception]:
+    async def _flush(self, partitions: Collection[HostedPartition]) -> dict[HostedPartition, Exception]:
         """Syncs logs, as many at a time as there are threads for it. Returns those that could not be, and why."""
         assert self._environment is not None, "only those copy who have other nodes"
         # Others may wait for the same sync: it is not theirs to give up if this one is.
-        syncs = [asyncio.shield(self._environment.flush(log)) for log in logs]
-        failed: dict[PartitionLog, Exception] = {}
-        for log, outcome in zip(logs, await asyncio.gather(*syncs, return_exceptions=True), strict=True):
+        syncs = [asyncio.shield(self._environment.flush(hosted.log)) for hosted in partitions]
+        failed: dict[HostedPartition, Exception] = {}
+        for hosted, outcome in zip(partitions, await asyncio.gather(*syncs, return_exceptions=True), strict=True):
             if isinstance(outcome, (KafkaError, OSError)):
-                failed[log] = outcome
+                failed[hosted] = outcome
             elif outcome is not None:
                 raise outcome
         return failed
 
-    async def _settle_cuts(self, logs: Collection[PartitionLog]) -> dict[PartitionLog, Exception]:
-        failed = await self._flush(logs)
-        return failed | await self._store.lower_recovery_points(log for log in logs if log not in failed)
+    async def _settle_cuts(self, partitions: Collection[HostedPartition]) -> dict[HostedPartition, Exception]:
+        """Brings what was cut to the device, and to the checkpoint. Returns those for which that failed, and why."""
+        cuts = {hosted: hosted.cuts for hosted in partitions}
+        failed = await self._flush(partitions)
+        refused = await self._store.lower_recovery_points(hosted.log for hosted in partitions if hosted not in failed)
+        failed |= {hosted: refused[hosted.log] for hosted in partitions if hosted.log in refused}
+        for hosted, count in cuts.items():
+            if hosted not in failed:
+                hosted.settled_cuts = max(hosted.settled_cuts, count)
+        return failed
+
+    async def _settle_before_leading(
+        self, topic: TopicImage, partitions: Collection[HostedPartition]
+    ) -> Collection[HostedPartition]:
+        """What this node writes as a leader follows what it has cut as a follower. Returns those that it cannot lead:
+        they are offline until that is tried again."""
+        assert self._fetchers is not None, "only those cut their logs who copy from others"
+        for hosted in partitions:
+            self._fetchers.stop(hosted)
+        failed = await self._settle_cuts(partitions)
+        for hosted, error in failed.items():
+            hosted.go_offline(str(error))
+            self._note_offline(topic, hosted.index, error)
+        return failed
 
     def _let_go(self, hosted: HostedPartition) -> None:
         """Neither leads nor copies a partition any more."""
@@ -489,6 +523,7 @@ class ReplicaManager:
     def _drop(self, hosted: HostedPartition) -> None:
         """This node has no replica of the partition any more."""
         self.misplaced.pop((hosted.topic_id, hosted.index), None)
+        self._offline.pop((hosted.topic_id, hosted.index), None)
         self.removals += 1
         self._retire(hosted)
         self._take_away(hosted, self.clock.now_ms())

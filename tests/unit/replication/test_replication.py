@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import pytest
 
 from barnabas.log.folder.data_dir import DataDir, recovery_points_of
 from barnabas.log.segments.segment_list import LogPosition
-from barnabas.protocol.errors import Error
+from barnabas.protocol.errors import Error, KafkaError
 from barnabas.replication.hosted import HostedPartition
 from barnabas.testing.network import Delay
 from tests.unit.log.logs import batch
@@ -157,9 +158,9 @@ def test_a_log_is_cut_where_it_parts_from_the_leaders_and_not_where_its_high_wat
     lost.is_stopped = True
     cuts: list[int] = []
 
-    def note_cut(hosted: HostedPartition, offset: int) -> bool:
+    def note_cut(hosted: HostedPartition, offset: int) -> None:
         cuts.append(offset)
-        return truncate(hosted, offset)
+        truncate(hosted, offset)
 
     truncate = HostedPartition.truncate
     monkeypatch.setattr(HostedPartition, "truncate", note_cut)
@@ -203,6 +204,67 @@ def test_what_was_cut_off_does_not_come_back_when_power_fails(cluster: Cluster, 
     cluster.start(1)
     cluster.wait_until_equal()
     assert values_of(cluster.nodes[1].batches()) == [*writer.acknowledged, b"new1", b"new2", b"new3"]
+
+
+def cut_slowly(cluster: Cluster) -> None:
+    """Node 1 is in sync, has led, and has just cut what its successor, node 2, did not have. Its device takes a second
+    for each sync, so that the cut is not settled yet."""
+    node = cluster.nodes[1]
+    end = node.partition().log.log_end_offset
+    cluster.network.cut("node-1", "node-2")
+    cluster.network.cut("node-1", "node-3")
+
+    def append_and_sync() -> None:
+        node.partition().append(batch(b"lost"), 1)
+        log = node.partition().log
+        log.flush()
+        node.data_dir.write_recovery_points(recovery_points_of([log]))
+
+    cluster.in_loop(1, append_and_sync)
+    cluster.controller.lead(0, 2)
+    cluster.wait_until_led()
+    node.threads.takes_s = lambda _pool: 1.0
+    cluster.heal()
+    cluster.run_until(lambda: node.partition().log.log_end_offset == end)
+
+
+@pytest.mark.parametrize("next_leader", [1, 3])
+def test_what_was_cut_off_does_not_come_back_if_the_leader_changes_before_the_cut_is_settled(
+    cluster: Cluster, writer: Writer, next_leader: int
+) -> None:
+    writer.write(5)
+    cut_slowly(cluster)
+    cluster.controller.lead(0, next_leader)
+    leader = cluster.wait_until_led()
+    new = [b"new1", b"new2", b"new3"]
+    for value in new:
+        cluster.in_loop(leader.id, partial(leader.partition().append, batch(value), 1))
+    cluster.run_until(lambda: all(values_of(node.batches())[-3:] == new for node in cluster.nodes.values()))
+    # What was written since the sync fits behind what was synced.
+    cluster.lose_power(1, keep=10_000)
+    cluster.controller.fence(1)
+    cluster.start(1)
+    cluster.wait_until_equal()
+    assert values_of(cluster.nodes[1].batches()) == [*writer.acknowledged, *new]
+
+
+def test_a_partition_whose_cut_cannot_be_settled_is_offline_until_it_can(cluster: Cluster, writer: Writer) -> None:
+    writer.write(5)
+    cut_slowly(cluster)
+    node, hosted = cluster.nodes[1], cluster.nodes[1].partition()
+    cluster.disks[1].fail("fsync", errno.EMFILE)
+    cluster.controller.lead(0, 1)
+    cluster.run_until(lambda: hosted.offline_reason is not None)
+    cluster.run_for(3)
+    with pytest.raises(KafkaError, match="t-0 is offline") as refused:
+        hosted.append(batch(b"refused"), 1)
+    assert refused.value.error is Error.KAFKA_STORAGE_ERROR
+    cluster.disks[1].heal()
+    node.loop.run(node.replicas.retry_offline(node.config), limit_s=5)
+    assert node.partition() is hosted
+    assert hosted.state.is_leader
+    writer.write(2)
+    cluster.wait_until_equal()
 
 
 def test_logs_that_are_cut_together_are_settled_together(
