@@ -369,9 +369,10 @@ class ReplicaFetcher:
             return
         failed = await sync([followed.hosted for followed in partitions])
         for followed in partitions:
-            if (error := failed.get(followed.hosted)) is not None:
+            error = failed.get(followed.hosted)
+            # It may be copied in another leader epoch by now, and that has to find out by itself.
+            if error is not None and self._partitions.get(followed.key) is followed:
                 logger.error("%s is not copied for now: %s", followed.hosted, error)
-                self._unsent.pop(followed, None)
                 self._delay_failed(followed)
 
     def _is_as_asked(self, followed: FollowedPartition) -> bool:

@@ -267,6 +267,23 @@ def test_a_partition_whose_cut_cannot_be_settled_is_offline_until_it_can(cluster
     cluster.wait_until_equal()
 
 
+def test_a_sync_that_fails_late_costs_nothing_in_the_next_leader_epoch(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster(partitions=2)  # The other one keeps the session alive.
+    writer = Writer(cluster, 0, 1000)
+    writer.write(5)
+    cut_slowly(cluster)
+    cluster.disks[1].fail("fsync", errno.EMFILE)
+    failed = cluster.disks[1].calls["fsync"]
+    epoch = cluster.controller.partitions[0].leader_epoch + 1
+    cluster.controller.lead(0, 2)
+    cluster.run_until(lambda: cluster.nodes[1].partition().state.leader_epoch == epoch)
+    assert cluster.disks[1].calls["fsync"] == failed, "the sync is still under way"
+    cluster.run_until(lambda: cluster.disks[1].calls["fsync"] > failed)
+    cluster.disks[1].heal()
+    writer.write(2)
+    cluster.wait_until_equal(limit_s=20)
+
+
 def test_logs_that_are_cut_together_are_settled_together(
     make_cluster: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
 ) -> None:
