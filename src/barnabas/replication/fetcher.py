@@ -51,6 +51,7 @@ logger = logging.getLogger("barnabas.replicas")
 EPOCH_MAX = 2**31 - 1
 LATEST, EARLIEST = -1, -2
 THROTTLED_PAUSE_MS = 100
+COMPLAINT_S = 5.0
 
 _SESSION_ERRORS = (
     Error.FETCH_SESSION_ID_NOT_FOUND,
@@ -93,7 +94,16 @@ class FetcherEnvironment(NamedTuple):
 class FollowedPartition:
     """A partition that is copied, in one leader epoch."""
 
-    __slots__ = ("failures", "hosted", "is_delayed", "key", "leader_epoch", "sent_log_start", "sent_offset")
+    __slots__ = (
+        "failures",
+        "hosted",
+        "is_delayed",
+        "is_failed_here",
+        "key",
+        "leader_epoch",
+        "sent_log_start",
+        "sent_offset",
+    )
 
     def __init__(self, hosted: HostedPartition, leader_epoch: int) -> None:
         self.hosted = hosted
@@ -104,6 +114,12 @@ class FollowedPartition:
         self.sent_log_start = -1
         self.is_delayed = False
         self.failures = 0
+        self.is_failed_here = False
+        """Whether the last failure was a fault of this node, and not of the leader."""
+
+    def succeeded(self) -> None:
+        self.failures = 0
+        self.is_failed_here = False
 
     def ask(self) -> AskedPartition:
         log = self.hosted.log
@@ -139,6 +155,7 @@ class ReplicaFetcher:
         self._session_id = NO_SESSION
         self._session_epoch = INITIAL_EPOCH
         self._failures = 0
+        self._next_complaint_s = 0.0
         self._news = asyncio.Event()
         self._waits_at: Peer | None = None
         """Where a request of the session waits for its answer."""
@@ -151,7 +168,7 @@ class ReplicaFetcher:
         self._task.add_done_callback(self._ended)
 
     def __str__(self) -> str:
-        return f"the fetcher {self.number} from broker {self.leader_id}"
+        return f"replica fetcher {self.number} for broker {self.leader_id}"
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -201,6 +218,33 @@ class ReplicaFetcher:
         self._leave_session(followed)
         self._environment.loop.call_later(pause_ms / 1000, self._resume, followed)
 
+    def _delay_after(self, followed: FollowedPartition, error: Exception) -> None:
+        """Something of what came could not be taken in."""
+        is_storage_error = isinstance(error, KafkaError) and error.error is Error.KAFKA_STORAGE_ERROR
+        if is_storage_error or isinstance(error, OSError):
+            self._delay_failed_here(followed, error)
+        else:
+            self._delay_refused(followed, error)
+
+    def _delay_refused(self, followed: FollowedPartition, error: Exception) -> None:
+        """The leader does not send it, or sends what does not fit. Most often one side has merely heard of an election
+        before the other."""
+        followed.is_failed_here = False
+        if followed.failures == 0:
+            logger.info("not replicating %s for now: %s", followed.hosted, error)
+        self._delay_failed(followed)
+
+    def _delay_failed_here(self, followed: FollowedPartition, error: Exception) -> None:
+        """This node does not manage to write it. That is told now and then, not for each of many partitions."""
+        followed.is_failed_here = True
+        now_s = self._environment.clock.monotonic()
+        if now_s >= self._next_complaint_s:
+            self._next_complaint_s = now_s + COMPLAINT_S
+            others = sum(each.is_failed_here for each in self._partitions.values()) - 1
+            more = f" and {others} other partition{'s' if others > 1 else ''}" if others else ""
+            logger.warning("not replicating %s%s for now: %s", followed.hosted, more, error)
+        self._delay_failed(followed)
+
     def _delay_failed(self, followed: FollowedPartition) -> None:
         followed.failures += 1
         self._delay(followed, backoff_ms(followed.failures, self._environment.settings().backoff_ms))
@@ -231,16 +275,16 @@ class ReplicaFetcher:
                 self._begin_session_anew()
                 self._failures += 1
                 if self._failures == 1:
-                    logger.warning("%s failed, and goes on trying: %s", self, error)
+                    logger.warning("%s failed, retrying: %s", self, error)
                 await asyncio.sleep(backoff_ms(self._failures, self._environment.settings().backoff_ms) / 1000)
             else:
                 if self._failures:
-                    logger.info("%s goes on after %d failures", self, self._failures)
+                    logger.info("%s works again after %d failures", self, self._failures)
                 self._failures = 0
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("%s failed by an error in this node, and begins anew", self, exc_info=error)
+            logger.error("%s failed with an internal error, restarting", self, exc_info=error)
             self._begin_session_anew()
             if not self._is_closed:
                 self._task = self._environment.loop.create_task(self._run_later())
@@ -372,8 +416,7 @@ class ReplicaFetcher:
             error = failed.get(followed.hosted)
             # It may be copied in another leader epoch by now, and that has to find out by itself.
             if error is not None and self._partitions.get(followed.key) is followed:
-                logger.error("%s is not copied for now: %s", followed.hosted, error)
-                self._delay_failed(followed)
+                self._delay_failed_here(followed, error)
 
     def _is_as_asked(self, followed: FollowedPartition) -> bool:
         return (
@@ -384,19 +427,19 @@ class ReplicaFetcher:
 
     def _take(self, followed: FollowedPartition, fetched: FetchedPartition) -> None:
         hosted = followed.hosted
+        if fetched.error:
+            refusal = KafkaError(Error(fetched.error), f"broker {self.leader_id} does not send {hosted}")
+            self._delay_refused(followed, refusal)
+            return
         try:
-            if fetched.error:
-                raise KafkaError(Error(fetched.error), f"broker {self.leader_id} does not send {hosted}")
             if fetched.diverging is not None:
                 self._truncate(followed, fetched.diverging)
             else:
                 hosted.copy(fetched.records, fetched.high_watermark, fetched.log_start_offset)
                 self._throttle(followed, fetched)
-            followed.failures = 0
+            followed.succeeded()
         except (KafkaError, UnexpectedOffsetError, OSError) as error:
-            if followed.failures == 0:
-                logger.info("%s is not copied for now: %s", hosted, error)
-            self._delay_failed(followed)
+            self._delay_after(followed, error)
         else:
             if followed.has_changed and not followed.is_delayed:
                 self._unsent[followed] = None
@@ -462,13 +505,12 @@ class ReplicaFetcher:
                         Error.OFFSET_OUT_OF_RANGE, f"where its leader's log begins is not known: {refused}"
                     )
                 self._restart(hosted, start, end)
-                followed.failures = 0
+                followed.succeeded()
                 self._unsent[followed] = None
                 if hosted.has_unsettled_cut:
                     cut.append(followed)
             except (KafkaError, OSError) as error:
-                logger.info("%s is not copied for now: %s", hosted, error)
-                self._delay_failed(followed)
+                self._delay_after(followed, error)
         await self._sync(self._environment.settle_cuts, cut)
 
     def _restart(self, hosted: HostedPartition, leader_start: int, leader_end: int) -> None:

@@ -96,7 +96,7 @@ class IsrChanges:
     def _admit(self, hosted: HostedPartition, follower: BrokerId) -> None:
         proposal = hosted.state.propose_joining(follower)
         if proposal is not None:
-            logger.info("%s: broker %d has caught up, and is to be in sync", hosted, follower)
+            logger.info("%s: adding broker %d to the ISR: it has caught up", hosted, follower)
             self._submit(hosted, proposal)
 
     def brokers_changed(self) -> None:
@@ -141,7 +141,7 @@ class IsrChanges:
             proposal = state.propose_leaving(now_ms) if lagging else None
             if proposal is not None:
                 logger.info(
-                    "%s: brokers %s have lagged for more than %d ms, and are no longer to be in sync",
+                    "%s: removing brokers %s from the ISR: not caught up for more than %d ms",
                     hosted,
                     sorted(lagging),
                     self._view.replica_lag_time_max_ms,

@@ -164,7 +164,7 @@ def cut_replication(scene: Scene) -> Fault:
         begin=lambda: nodes.links.cut(*ways),
         heal=lambda: nodes.links.heal(*ways),
         hold_s=scene.between(BEYOND_LAG_S),
-        signs=(Sign("have lagged for more than|failed, and goes on trying|fencing broker", tuple(nodes.ids)),),
+        signs=(Sign("not caught up for more than|failed, retrying|fencing broker", tuple(nodes.ids)),),
     )
 
 

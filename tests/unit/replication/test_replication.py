@@ -12,6 +12,7 @@ import pytest
 from barnabas.log.folder.data_dir import DataDir, recovery_points_of
 from barnabas.log.segments.segment_list import LogPosition
 from barnabas.protocol.errors import Error, KafkaError
+from barnabas.replication.fetcher import COMPLAINT_S
 from barnabas.replication.hosted import HostedPartition
 from barnabas.testing.network import Delay
 from tests.unit.log.logs import batch
@@ -318,6 +319,42 @@ def test_logs_that_are_cut_together_are_settled_together(
         cluster.wait_until_equal(index)
     assert len(written) == 1
     assert cluster.scheduler.now - begun < 2, "one after the other takes two seconds for the logs alone"
+
+
+def test_a_follower_whose_disk_is_full_says_so_now_and_then_until_there_is_space(
+    make_cluster: Callable[..., Cluster], caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = make_cluster(partitions=4)
+    writers = [Writer(cluster, index, 1000 + index) for index in (0, 3)]  # Both have the same leader.
+    for writer in writers:
+        writer.write(2)
+    disk = cluster.disks[3]
+    disk.capacity_bytes = disk.used_bytes
+    for writer in writers:
+        writer.write(2)
+    cluster.run_for(4 * COMPLAINT_S)
+    said = [record for record in caplog.records if record.getMessage().startswith("not replicating")]
+    assert {record.levelname for record in said} == {"WARNING"}
+    assert 4 <= len(said) <= 6
+    assert all("No space left on device" in record.getMessage() for record in said)
+    assert any("and 1 other partition for now" in record.getMessage() for record in said)
+    disk.heal()
+    for index in (0, 3):
+        cluster.wait_until_equal(index)
+
+
+def test_a_leader_that_has_not_heard_of_its_election_is_no_reason_for_a_warning(
+    cluster: Cluster, writer: Writer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    writer.write(2)
+    cluster.controller.delay_s = (0.001, 0.5)
+    for leader in (2, 3, 1):
+        cluster.controller.lead(0, leader)
+        cluster.wait_until_led()
+        cluster.run_for(1)
+    said = [record for record in caplog.records if record.getMessage().startswith("not replicating t-0 for now")]
+    assert {record.levelname for record in said} == {"INFO"}
 
 
 def test_what_comes_late_from_an_old_leader_is_not_written_by_the_new_one(
