@@ -84,8 +84,6 @@ def topic_error_text(topic: Topic) -> str:
 
 def error_text(code: int, message: str | None) -> str:
     """The name of one of Kafka's error codes, with the broker's message."""
-    try:
-        name = Error(code).name
-    except ValueError:
-        name = f"error code {code}"
+    error = Error(code)
+    name = error.name if error == code else f"error code {code}"
     return f"{name}: {message}" if message else name

@@ -34,7 +34,6 @@ from barnabas.client.retries import (
     COORDINATOR_ERRORS,
     LEADERSHIP_ERRORS,
     Attempts,
-    error_of,
     failure_of,
     retrying,
 )
@@ -214,7 +213,7 @@ class Cluster:
         response = connection.send(call.make_request(version), version, timeout_s=attempts.request_timeout_s)
         fault = call.error_code(response)
         code, where = (fault.code, f"{subject}: {fault.where}") if isinstance(fault, Fault) else (fault, subject)
-        error = error_of(code)
+        error = Error(code)
         if error is not Error.NONE:
             raise failure_of(error, f"{where}: {api_name(call.api_key)} at {connection.address}", call.retried)
         return response
@@ -390,7 +389,7 @@ def dial(settings: ClientSettings, address: Address, timeout_s: float) -> Connec
 
 
 def _check_topic(topic: Topic, attempts: Attempts) -> None:
-    error = error_of(topic.error_code)
+    error = Error(topic.error_code)
     if error is Error.NONE:
         return
     if error is Error.UNKNOWN_TOPIC_OR_PARTITION:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.client.broker_connection import TRANSIENT, Connection
 from barnabas.client.cluster import Call, Fault, TopicPartition
-from barnabas.client.retries import LEADERSHIP_ERRORS, RETRIED, Attempts, RetriableError, error_of, failure_of, retrying
+from barnabas.client.retries import LEADERSHIP_ERRORS, RETRIED, Attempts, RetriableError, failure_of, retrying
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error, KafkaError
@@ -233,7 +233,7 @@ def _take_offsets(
     failures: list[KafkaError] = []
     for topic in response.topics:
         for each in topic.partitions:
-            error = error_of(each.error_code)
+            error = Error(each.error_code)
             if error is Error.NONE:
                 place = OffsetAndTimestamp(each.offset, each.timestamp, each.leader_epoch)
                 found[topic.name, each.partition_index] = None if each.offset == _NO_OFFSET else place
@@ -287,7 +287,7 @@ def _first_error(topics: Sequence[Any]) -> int | Fault:
         for each in topic.partitions
         if each.error_code != Error.NONE
     ]
-    lasting = (fault for fault in faults if error_of(fault.code) not in RETRIED)
+    lasting = (fault for fault in faults if Error(fault.code) not in RETRIED)
     return next(lasting, faults[0] if faults else int(Error.NONE))
 
 

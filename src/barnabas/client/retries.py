@@ -180,14 +180,6 @@ def as_kafka_error(failure: WireError) -> KafkaError:
     return KafkaError(Error.UNKNOWN_SERVER_ERROR, str(failure))
 
 
-def error_of(code: int) -> Error:
-    """An error code as one that is known; brokers newer than this client may have others."""
-    try:
-        return Error(code)
-    except ValueError:
-        return Error.UNKNOWN_SERVER_ERROR
-
-
 def failure_of(error: Error, subject: str, retried: frozenset[Error] = frozenset()) -> KafkaError:
     """The exception for an error that a broker answered with: retriable or not, and with what to do about it."""
     remedy = REMEDIES.get(error)

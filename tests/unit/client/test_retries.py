@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.client import retries
 from barnabas.client.client_settings import Address, ClientSettings
-from barnabas.client.retries import Attempts, RetriableError, backoff_s, error_of, failure_of, retrying
+from barnabas.client.retries import Attempts, RetriableError, backoff_s, failure_of, retrying
 from barnabas.net import frames
 from barnabas.protocol.errors import Error, KafkaError
 
@@ -95,10 +95,6 @@ def test_errors_say_what_to_do_where_something_can_be_done() -> None:
         "NON_EMPTY_GROUP: group 'g': the group has members: stop them first"
     )
     assert str(failure_of(Error.INVALID_GROUP_ID, "group ''")) == "INVALID_GROUP_ID: group ''"
-
-
-def test_an_error_code_of_a_newer_broker_is_not_taken_for_success() -> None:
-    assert error_of(30_000) is Error.UNKNOWN_SERVER_ERROR
 
 
 def test_every_error_that_is_retried_is_one_that_kafka_calls_retriable() -> None:

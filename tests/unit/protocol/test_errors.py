@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import kio.schema.errors
+import pytest
 
 from barnabas.protocol.errors import Error, KafkaError
 
@@ -16,3 +17,12 @@ def test_an_error_says_its_name_and_message() -> None:
     assert str(KafkaError(Error.NONE)) == "NONE"
     assert error.error is Error.INVALID_TOPIC_EXCEPTION
     assert error.message == "topic 'a/b' has a slash"
+
+
+def test_a_code_that_only_newer_nodes_know_is_an_unknown_error_and_reported_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert Error(29_999) is Error(29_999) is Error.UNKNOWN_SERVER_ERROR
+    assert caplog.text.count("error code 29999 is unknown") == 1
+    with pytest.raises(ValueError, match="'NONE' is not a valid Error"):
+        Error("NONE")  # type: ignore[arg-type]

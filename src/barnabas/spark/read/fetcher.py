@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.client.broker_connection import TRANSIENT, Connection, WireError
 from barnabas.client.offset_queries import READ_COMMITTED, local_start
-from barnabas.client.retries import LEADERSHIP_ERRORS, Attempts, RetriableError, error_of, failure_of, retrying
+from barnabas.client.retries import LEADERSHIP_ERRORS, Attempts, RetriableError, failure_of, retrying
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error, KafkaError
@@ -158,7 +158,7 @@ class Fetcher:
             raise
         subject = f"{self._name}: Fetch from offset {offset} at {sent.connection.address}"
         partitions = [partition for topic in response.responses for partition in topic.partitions]
-        error = error_of(response.error_code or (partitions[0].error_code if partitions else Error.NONE))
+        error = Error(response.error_code or (partitions[0].error_code if partitions else Error.NONE))
         if error in LEADERSHIP_ERRORS:
             self._cluster.forget_topic(self._wanted.topic)
         if error is not Error.NONE:

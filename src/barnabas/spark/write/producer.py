@@ -19,7 +19,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.client.cluster import Call
-from barnabas.client.retries import LEADERSHIP_ERRORS, RETRIED, error_of, failure_of
+from barnabas.client.retries import LEADERSHIP_ERRORS, RETRIED, failure_of
 from barnabas.net.frames import TRANSIENT
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
@@ -301,4 +301,4 @@ def _outcomes(response: m.ProduceResponse) -> Iterator[tuple[TopicPartition, Err
     for topic in response.responses:
         for each in topic.partition_responses:
             detail = f" ({each.error_message})" if each.error_message else ""
-            yield (topic.name, each.index), error_of(each.error_code), detail
+            yield (topic.name, each.index), Error(each.error_code), detail
