@@ -199,15 +199,13 @@ class LongFetch:
         return False
 
     def _open_session(self) -> FetchSession | None:
-        session = self._environment.sessions.open(
+        return self._environment.sessions.open(
             self._by_key,
             self._generation,
             self._environment.clock.now_ms(),
             uses_topic_ids=self._version >= FIRST_VERSION_WITH_TOPIC_IDS,
+            pulse=self._pulse,
         )
-        if session is not None and self._pulse is not None:
-            session.follow_pulse(self._pulse)
-        return session
 
     async def _write(self, writer: PartsWriter, topics: TopicEntries, session: FetchSession | None) -> None:
         """What is read is written at once: a file that nobody holds may be closed in the next turn."""

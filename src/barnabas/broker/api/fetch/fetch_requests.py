@@ -174,6 +174,7 @@ class StandingFetch(Fetch):
         "_by_key",
         "_generation",
         "_opens_session",
+        "_pulse",
         "_quiet_body",
         "body",
         "entries",
@@ -193,6 +194,8 @@ class StandingFetch(Fetch):
     ) -> None:
         super().__init__(environment, connection, request, version)
         self._by_key = entries
+        self._pulse: Pulse | None = None
+        """Of the follower, if it is a follower's request."""
         self._quiet_body = b""
         self._opens_session = request.session_epoch == INITIAL_EPOCH
         self._generation = environment.replicas.generation
@@ -303,6 +306,7 @@ class StandingFetch(Fetch):
             self._generation,
             self._environment.clock.now_ms(),
             uses_topic_ids=self.version >= FIRST_VERSION_WITH_TOPIC_IDS,
+            pulse=self._pulse,
         )
         if session is None:
             return NO_SESSION
@@ -317,7 +321,7 @@ class StandingFetch(Fetch):
 class FollowerFetch(StandingFetch):
     """A follower's request that names all its partitions, as the first one of a session does."""
 
-    __slots__ = ("_pulse",)
+    __slots__ = ()
 
     def __init__(
         self,
@@ -338,10 +342,3 @@ class FollowerFetch(StandingFetch):
     def is_ready(self) -> bool:
         _, total_bytes, has_error = self._run()
         return has_error or total_bytes >= self.min_bytes
-
-    def _open_session(self, reads: TopicReads) -> int:
-        session_id = super()._open_session(reads)
-        session = self._environment.sessions.get(session_id)
-        if session is not None:
-            session.follow_pulse(self._pulse)
-        return session_id

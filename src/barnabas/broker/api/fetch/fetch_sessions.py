@@ -7,7 +7,8 @@ lost or repeated is noticed, and the reader starts over with a full fetch.
 
 The number of sessions is limited (`max.incremental.fetch.session.cache.slots`). When there is no room, a new one
 replaces one that has not been used for long, or one that is old and has fewer partitions; otherwise its reader goes on
-with full fetches.
+with full fetches. Followers come first, as full fetches of theirs cost the most: a follower's session replaces that of
+any consumer, and is itself never replaced by a consumer's while it is in use.
 """
 
 from __future__ import annotations
@@ -79,7 +80,9 @@ class FetchSession:
         now_ms: int,
         *,
         uses_topic_ids: bool,
+        pulse: Pulse | None = None,
     ) -> None:
+        """`pulse` is given if the session is a follower's."""
         self.id = session_id
         self.entries: Entries = {}
         self.watchers: Watchers = {}
@@ -91,8 +94,8 @@ class FetchSession:
         self._marked: dict[FetchEntry, None] = {}
         """In the order in which they use up the limits of a request."""
         self._purgatory = purgatory
-        self.is_of_follower = False
-        self.pulse = Pulse(0)
+        self.is_of_follower = pulse is not None
+        self.pulse = pulse or Pulse(0)
         """When the follower last sent a request, if the session is a follower's."""
         self._tells_high_watermarks = False
         self._high_watermark_timer: asyncio.TimerHandle | None = None
@@ -124,11 +127,6 @@ class FetchSession:
             entry.replica is not None and read.high_watermark != entry.told_high_watermark
             for entry, read in reads.visited
         )
-
-    def follow_pulse(self, pulse: Pulse) -> None:
-        """The session is that of a follower."""
-        self.is_of_follower = True
-        self.pulse = pulse
 
     @property
     def is_too_large(self) -> bool:
@@ -253,17 +251,19 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def open(self, entries: Entries, generation: int, now_ms: int, *, uses_topic_ids: bool) -> FetchSession | None:
-        """A new session of these partitions; None when there is no room for one."""
+    def open(
+        self, entries: Entries, generation: int, now_ms: int, *, uses_topic_ids: bool, pulse: Pulse | None = None
+    ) -> FetchSession | None:
+        """A new session of these partitions; None when there is no room for one. `pulse` is that of a follower."""
         if len(entries) > PARTITIONS_MAX:
             return None
-        if len(self._by_id) >= self._slots_max and not self._make_room(len(entries), now_ms):
+        if len(self._by_id) >= self._slots_max and not self._make_room(len(entries), now_ms, pulse is not None):
             return None
         session_id = 1 + self._random.below(SESSION_ID_MAX)
         while session_id in self._by_id:
             session_id = 1 + self._random.below(SESSION_ID_MAX)
         session = self._by_id[session_id] = FetchSession(
-            session_id, entries, self._purgatory, generation, now_ms, uses_topic_ids=uses_topic_ids
+            session_id, entries, self._purgatory, generation, now_ms, uses_topic_ids=uses_topic_ids, pulse=pulse
         )
         return session
 
@@ -290,18 +290,27 @@ class FetchSessions:
         session.epoch = session.epoch + 1 if session.epoch < EPOCH_MAX else 1
         return session
 
-    def _make_room(self, size: int, now_ms: int) -> bool:
+    def _make_room(self, size: int, now_ms: int, is_of_follower: bool) -> bool:
+        """Closes one session, if there is one that is worth less than one of `size` partitions."""
         oldest = next(iter(self._by_id.values()), None)
         if oldest is None:
             return False
         if now_ms - oldest.last_used_ms <= EVICTION_MS:
-            settled = (each for each in self._by_id.values() if each.last_used_ms - each.created_ms > EVICTION_MS)
-            smallest = min(settled, key=lambda each: (len(each.entries), each.id), default=None)
-            if smallest is None or len(smallest.entries) >= size:
+            replaceable = (
+                each
+                for each in self._by_id.values()
+                if each.last_used_ms - each.created_ms > EVICTION_MS or (is_of_follower and not each.is_of_follower)
+            )
+            least = min(replaceable, key=_worth, default=None)
+            if least is None or (least.is_of_follower, len(least.entries)) >= (is_of_follower, size):
                 return False
-            oldest = smallest
+            oldest = least
         self.close(oldest.id)
         return True
+
+
+def _worth(session: FetchSession) -> tuple[bool, int, int]:
+    return session.is_of_follower, len(session.entries), session.id
 
 
 def tell(entry: FetchEntry, read: PartitionRead) -> bool:

@@ -17,6 +17,7 @@ from barnabas.protocol import messages as m
 from barnabas.protocol.batch import build_batch
 from barnabas.protocol.errors import Error
 from barnabas.protocol.record import Record
+from barnabas.replication.partition import Pulse
 from barnabas.testing.clock import ManualClock
 from tests.unit.broker.api.stand_ins import a_topic
 from tests.unit.replication.hosting import Hosting
@@ -42,8 +43,9 @@ def partitions(count: int) -> Entries:
     return {(b"t", index): FetchEntry(b"t", m.FetchRequest.FetchPartition(partition=index)) for index in range(count)}
 
 
-def open_session(sessions: FetchSessions, size: int, now_ms: int) -> int:
-    session = sessions.open(partitions(size), 0, now_ms, uses_topic_ids=False)
+def open_session(sessions: FetchSessions, size: int, now_ms: int, *, is_of_follower: bool = False) -> int:
+    pulse = Pulse(0) if is_of_follower else None
+    session = sessions.open(partitions(size), 0, now_ms, uses_topic_ids=False, pulse=pulse)
     return session.id if session is not None else NO_SESSION
 
 
@@ -77,6 +79,51 @@ def test_an_old_session_makes_room_for_a_larger_one(purgatory: Purgatory) -> Non
     assert open_session(sessions, 3, now_ms) != NO_SESSION
     assert use(sessions, small, 2, now_ms) is Error.FETCH_SESSION_ID_NOT_FOUND
     assert isinstance(use(sessions, large, 2, now_ms), FetchSession)
+
+
+FOLLOWER, CONSUMER = True, False
+YOUNG_MS, OLD_MS = 1, EVICTION_MS + 1
+
+
+@pytest.mark.parametrize(
+    ("there", "size", "age_ms", "new", "new_size", "is_replaced"),
+    [
+        (CONSUMER, 9, YOUNG_MS, FOLLOWER, 1, True),
+        (CONSUMER, 9, OLD_MS, FOLLOWER, 1, True),
+        (FOLLOWER, 1, YOUNG_MS, CONSUMER, 9, False),
+        (FOLLOWER, 1, OLD_MS, CONSUMER, 9, False),
+        (FOLLOWER, 1, YOUNG_MS, FOLLOWER, 9, False),
+        (FOLLOWER, 1, OLD_MS, FOLLOWER, 9, True),
+        (FOLLOWER, 9, OLD_MS, FOLLOWER, 9, False),
+        (CONSUMER, 1, YOUNG_MS, CONSUMER, 9, False),
+        (CONSUMER, 1, OLD_MS, CONSUMER, 9, True),
+    ],
+)
+def test_a_session_in_use_makes_room_for_one_that_is_worth_more(
+    purgatory: Purgatory, there: bool, size: int, age_ms: int, new: bool, new_size: int, is_replaced: bool
+) -> None:
+    sessions = FetchSessions(1, purgatory, SystemRandom())
+    used = open_session(sessions, size, 0, is_of_follower=there)
+    assert isinstance(use(sessions, used, 1, age_ms), FetchSession)
+    assert (open_session(sessions, new_size, age_ms, is_of_follower=new) != NO_SESSION) is is_replaced
+    assert (sessions.get(used) is None) is is_replaced
+
+
+@pytest.mark.parametrize("new", [CONSUMER, FOLLOWER])
+def test_the_session_of_a_follower_that_has_gone_makes_room_for_anybody(purgatory: Purgatory, new: bool) -> None:
+    sessions = FetchSessions(1, purgatory, SystemRandom())
+    open_session(sessions, 9, 0, is_of_follower=FOLLOWER)
+    assert open_session(sessions, 1, OLD_MS, is_of_follower=new) != NO_SESSION
+
+
+def test_a_follower_takes_the_place_of_the_smallest_consumer(purgatory: Purgatory) -> None:
+    sessions = FetchSessions(3, purgatory, SystemRandom())
+    follower = open_session(sessions, 1, 0, is_of_follower=FOLLOWER)
+    large, small = open_session(sessions, 5, 0), open_session(sessions, 2, 0)
+    assert open_session(sessions, 1, YOUNG_MS, is_of_follower=FOLLOWER) != NO_SESSION
+    assert sessions.get(small) is None
+    assert sessions.get(follower) is not None
+    assert sessions.get(large) is not None
 
 
 def test_epochs_go_round_without_zero(purgatory: Purgatory) -> None:
