@@ -269,6 +269,7 @@ class Broker:
             self._identity(endpoints, previous_epoch),
             self._channel,
             self._publisher,
+            self._metadata,
             heartbeat_interval_ms=self._settings.config.broker_heartbeat_interval_ms,
             registration_timeout_ms=self._settings.config.initial_broker_registration_timeout_ms,
             folder_failure_timeout_ms=self._settings.config.log_dir_failure_timeout_ms,
@@ -280,8 +281,10 @@ class Broker:
         # partitions and written to them what is lost by now.
         self._following = asyncio.ensure_future(self._metadata.run())
         self._following.add_done_callback(self._following_ended)
-        await self._lifecycle.unfence()
         self._directories.registered(self._lifecycle)
+        # Who is unfenced is elected, and is to lead at once.
+        await self._lifecycle.prepare(self._metadata.settled())
+        await self._lifecycle.unfence()
         await self._metadata.settled()
         self._store.set_unclaimed_aside()
         self._maintenance.start()

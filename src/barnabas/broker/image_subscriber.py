@@ -28,6 +28,7 @@ class ImageSubscriber:
         self._next: tuple[MetadataImage, MetadataDelta | None] | None = None
         self._seen = 0
         self._settled = 0
+        self._offset = image.offset
         self._news = asyncio.Event()
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
 
@@ -35,6 +36,13 @@ class ImageSubscriber:
         self._next = (image, delta if self._next is None else None)
         self._seen += 1
         self._news.set()
+
+    def offset_in_effect(self, newest: int) -> int:
+        """Up to where the metadata log is in effect. `newest` is the offset of the newest image: it may be later than
+        that of the last one published here, as images that differ in nothing else are not."""
+        if self._settled == self._seen:
+            self._offset = newest
+        return self._offset
 
     async def settled(self) -> None:
         """Returns when every image published until now is in effect."""
@@ -62,6 +70,7 @@ class ImageSubscriber:
             delta = image.diff(self.image) if delta is None else delta
             await self._apply(image, delta)
             self.image = image
+            self._offset = image.offset
             for listener in self.listeners:
                 listener(image, delta)
             self._settled = seen

@@ -1,9 +1,10 @@
 """A broker's life in the cluster: registration, catching up, unfencing, heartbeats, and controlled shutdown.
 
 It talks to the controller in Kafka's messages. The broker registers with a new incarnation id, waits until its own
-image contains the registration, and asks to be unfenced; from then on heartbeats keep its session alive. They also
-report which data folders have failed, so that other brokers lead their partitions, or nobody does. At the end it asks
-for a controlled shutdown, and stops when the controller allows it.
+image contains the registration, puts that image into effect, and asks to be unfenced. Heartbeats keep its session alive
+all the while. They report up to where the metadata is in effect: a broker that leaves is let go when all others act on
+what was decided then. They also report which data folders have failed, so that other brokers lead their partitions, or
+nobody does. At the end the broker asks for a controlled shutdown, and stops when the controller allows it.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.uuids import to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from barnabas.broker.controller_channel import ControllerChannel
+    from barnabas.broker.image_subscriber import ImageSubscriber
     from barnabas.metadata.image import Endpoint, MetadataImage
     from barnabas.protocol.uuids import Uuid
     from barnabas.raft.image_publisher import ImagePublisher
@@ -71,13 +73,14 @@ class BrokerIdentity(NamedTuple):
 
 
 class BrokerLifecycle:
-    """To be used on the broker's event loop: `register_first`, `seen`, `unfence`; in the end `stop`."""
+    """To be used on the broker's event loop: `register_first`, `seen`, `prepare`, `unfence`; in the end `stop`."""
 
     def __init__(
         self,
         identity: BrokerIdentity,
         channel: ControllerChannel,
         publisher: ImagePublisher,
+        metadata: ImageSubscriber,
         *,
         heartbeat_interval_ms: int = 2000,
         registration_timeout_ms: int = 60_000,
@@ -85,17 +88,21 @@ class BrokerLifecycle:
         folder_failure_timeout_ms: int = 30_000,
         on_failure: Callable[[BaseException], None] | None = None,
     ) -> None:
-        """`on_failure` is called on this loop with the error that has ended the heartbeats: the controller will fence
-        the broker; or if the controller has not learned of a failed folder in time."""
+        """`metadata` puts into effect what `publisher` publishes. `on_failure` is called on this loop with the error
+        that has ended the heartbeats: the controller will fence the broker; or if the controller has not learned of a
+        failed folder in time."""
         self._identity = identity
         self._channel = channel
         self._publisher = publisher
+        self._metadata = metadata
         self._interval_s = heartbeat_interval_ms / 1000
         self._registration_timeout_s = registration_timeout_ms / 1000
         self._stop_timeout_s = stop_timeout_ms / 1000
         self._folder_failure_timeout_s = folder_failure_timeout_ms / 1000
         self._on_failure = on_failure
         self._epoch = NO_EPOCH
+        self._is_prepared = False
+        """Whether the broker may be unfenced."""
         self._heartbeats: asyncio.Task[None] | None = None
         self._last_refusal: Error | None = None
         self._next_complaint = 0.0
@@ -181,18 +188,43 @@ class BrokerLifecycle:
         """The next heartbeat is sent at once: the way to the controller is another."""
         self._has_news.set()
 
+    async def prepare(self, preparation: Awaitable[None]) -> None:
+        """Waits for what has to be done before the broker is unfenced. That may take longer than a session, so
+        heartbeats go on meanwhile."""
+        self._is_prepared = False
+        self._begin_heartbeats()
+        try:
+            await preparation
+        finally:
+            await self._end_heartbeats()
+
     async def unfence(self) -> None:
         """Returns when the broker is unfenced in its own image: it may lead, and its topics have leaders."""
+        self._is_prepared = True
         while True:
             request = self._heartbeat()
             response = await self._until_answered(request)
             if not response.is_fenced:
                 break
-            # Only an image that has not yet reached the registration keeps a broker fenced.
-            await self._publisher.wait_for_offset(request.current_metadata_offset + 1)
+            # Only metadata that is not in effect up to the registration keeps a broker fenced.
+            await self._in_effect_after(request.current_metadata_offset)
         logger.info("broker %d is unfenced with epoch %d", self._identity.broker_id, self._epoch)
+        self._begin_heartbeats()
+
+    async def _in_effect_after(self, offset: int) -> None:
+        """Returns when metadata beyond this offset is in effect."""
+        await self._publisher.wait_for_offset(offset + 1)
+        await self._metadata.settled()
+
+    def _begin_heartbeats(self) -> None:
         self._heartbeats = asyncio.create_task(self._beat(), name="broker heartbeats")
         self._heartbeats.add_done_callback(self._heartbeats_ended)
+
+    async def _end_heartbeats(self) -> None:
+        if self._heartbeats is not None:
+            self._heartbeats.cancel()
+            await asyncio.gather(self._heartbeats, return_exceptions=True)
+            self._heartbeats = None
 
     async def stop(self) -> None:
         """Leaves the cluster by a controlled shutdown: leadership is given up first, then the broker is fenced.
@@ -222,17 +254,14 @@ class BrokerLifecycle:
             # What the controller waits for comes with the log, so it is worth asking again after the next image.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_RETRY_MS / 1000):
-                    await self._publisher.wait_for_offset(request.current_metadata_offset + 1)
+                    await self._in_effect_after(request.current_metadata_offset)
 
     async def abandon(self) -> None:
         """Stops the heartbeats without a word to the controller."""
         for timer in self._unreported.values():
             timer.cancel()
         self._unreported.clear()
-        if self._heartbeats is not None:
-            self._heartbeats.cancel()
-            await asyncio.gather(self._heartbeats, return_exceptions=True)
-            self._heartbeats = None
+        await self._end_heartbeats()
 
     async def _beat(self) -> None:
         stale_count = 0
@@ -307,7 +336,8 @@ class BrokerLifecycle:
         return m.BrokerHeartbeatRequest(
             broker_id=self._identity.broker_id,
             broker_epoch=self._epoch,
-            current_metadata_offset=self._publisher.image.offset,
+            current_metadata_offset=self._metadata.offset_in_effect(self._publisher.image.offset),
+            want_fence=not self._is_prepared,
             offline_log_dirs=list(self._failed_directories),
             cordoned_log_dirs=[],
         )

@@ -7,6 +7,7 @@ import functools
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec
 
+from barnabas.broker.image_subscriber import ImageSubscriber
 from barnabas.broker.lifecycle import NO_EPOCH, BrokerIdentity, BrokerLifecycle
 from barnabas.controller.controller_node import ControllerNode, ControllerOptions, Environment
 from barnabas.controller.decisions.context import Settings
@@ -23,6 +24,7 @@ from tests.unit.controller.cluster import CLUSTER_ID, RULES, creation
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
+    from barnabas.metadata.image import MetadataDelta
     from barnabas.ports import Disk
     from barnabas.protocol import messages as m
 
@@ -84,7 +86,18 @@ class Node:
         identity = BrokerIdentity(
             1, CLUSTER_ID, SystemRandom().uuid(), (PLAINTEXT,), (DIRECTORY,), previous_epoch=previous_epoch
         )
-        return BrokerLifecycle(identity, self.channel, self.publisher, heartbeat_interval_ms=heartbeat_interval_ms)
+        return BrokerLifecycle(
+            identity, self.channel, self.publisher, at_once(), heartbeat_interval_ms=heartbeat_interval_ms
+        )
+
+
+def at_once() -> ImageSubscriber:
+    """For a broker without logs, where images are in effect when they have come."""
+
+    async def apply(_image: MetadataImage, _delta: MetadataDelta) -> None:
+        """Nothing is to be done."""
+
+    return ImageSubscriber(MetadataImage(CLUSTER_ID), apply)
 
 
 async def join(lifecycle: BrokerLifecycle) -> None:

@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from barnabas.broker.image_subscriber import ImageSubscriber
 from barnabas.broker.lifecycle import BrokerIdentity, BrokerLifecycle
+from barnabas.metadata.image import MetadataImage
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.uuids import Uuid
 from barnabas.raft.folder.metadata_batches import DecodedBatch
 from barnabas.raft.image_publisher import ImagePublisher
-from tests.unit.controller.nodes import PLAINTEXT, in_event_loop
+from tests.unit.controller.nodes import PLAINTEXT, at_once, in_event_loop
 
 if TYPE_CHECKING:
+    from barnabas.metadata.image import MetadataDelta
     from barnabas.protocol.compiler.structs import Message
 
 IDENTITY = BrokerIdentity(7, "cluster", Uuid(b"i" * 16), (PLAINTEXT,), (Uuid(b"d" * 16),), "rack", previous_epoch=3)
@@ -40,11 +43,12 @@ def heartbeat(**fields: Any) -> m.BrokerHeartbeatResponse:
 
 
 def lifecycle_with(
-    controller: Controller, interval_ms: int = 60_000, **options: Any
+    controller: Controller, interval_ms: int = 60_000, metadata: ImageSubscriber | None = None, **options: Any
 ) -> tuple[BrokerLifecycle, ImagePublisher]:
     loader = ImagePublisher("cluster")
     loader.attach(asyncio.get_running_loop())
-    return BrokerLifecycle(IDENTITY, controller, loader, heartbeat_interval_ms=interval_ms, **options), loader
+    metadata = metadata or at_once()
+    return BrokerLifecycle(IDENTITY, controller, loader, metadata, heartbeat_interval_ms=interval_ms, **options), loader
 
 
 async def joined(controller: Controller, interval_ms: int = 60_000, **options: Any) -> BrokerLifecycle:
@@ -79,6 +83,95 @@ async def test_a_broker_asks_again_when_its_image_has_moved_until_it_is_unfenced
     loader.apply([DecodedBatch(0, 4, 1, 0, False, 72, (m.NoOpRecord(),) * 5)])
     await unfencing
     assert [request.current_metadata_offset for request in controller.requests] == [-1, 4]
+    await lifecycle.abandon()
+
+
+class Subscriber:
+    """Puts an image into effect when it is told to."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.applying = asyncio.Event()
+        self.metadata = ImageSubscriber(MetadataImage("cluster"), self._apply)
+
+    async def _apply(self, _image: MetadataImage, _delta: MetadataDelta) -> None:
+        self.applying.set()
+        await self.gate.wait()
+
+
+def topic_at(offset: int) -> DecodedBatch:
+    record = m.TopicRecord(name=f"t{offset}", topic_id=Uuid(offset.to_bytes(16, "big")))
+    return DecodedBatch(offset, offset, 1, 0, False, 72, (record,))
+
+
+@in_event_loop
+async def test_heartbeats_report_metadata_when_it_is_in_effect() -> None:
+    subscriber, controller = Subscriber(), Controller(heartbeat())
+    lifecycle, loader = lifecycle_with(controller, metadata=subscriber.metadata)
+    loader.add_listener(subscriber.metadata.image_published)
+    following = asyncio.create_task(subscriber.metadata.run())
+    await lifecycle.unfence()
+
+    async def reported() -> int:
+        controller.arrived.clear()
+        lifecycle.beat_now()
+        await asyncio.wait_for(controller.arrived.wait(), 5)
+        offset: int = controller.requests[-1].current_metadata_offset
+        return offset
+
+    loader.apply([DecodedBatch(0, 4, 1, 0, False, 72, (m.NoOpRecord(),) * 5)])
+    await loader.wait_for_offset(4)
+    assert await reported() == 4, "with nothing to do, it is in effect at once"
+    loader.apply([topic_at(5)])
+    await asyncio.wait_for(subscriber.applying.wait(), 5)
+    assert await reported() == 4, "the topic has come, but its logs are still being created"
+    loader.apply([topic_at(6)])
+    await loader.wait_for_offset(6)
+    subscriber.gate.set()
+    await subscriber.metadata.settled()
+    assert await reported() == 6
+    following.cancel()
+    await lifecycle.abandon()
+
+
+@in_event_loop
+async def test_a_broker_asks_to_be_unfenced_when_it_is_prepared_and_is_heard_all_the_while() -> None:
+    controller = Controller(heartbeat(is_fenced=True))
+    lifecycle, _ = lifecycle_with(controller, interval_ms=1)
+    prepared = asyncio.Event()
+
+    async def preparation() -> None:
+        await prepared.wait()
+
+    preparing = asyncio.create_task(lifecycle.prepare(preparation()))
+    while len(controller.requests) < 3:
+        controller.arrived.clear()
+        await asyncio.wait_for(controller.arrived.wait(), 5)
+    prepared.set()
+    await asyncio.wait_for(preparing, 5)
+    assert all(request.want_fence for request in controller.requests)
+    controller.answers = [heartbeat()]
+    controller.requests.clear()
+    await lifecycle.unfence()
+    assert not any(request.want_fence for request in controller.requests)
+    await lifecycle.abandon()
+
+
+@in_event_loop
+async def test_a_broker_that_is_still_fenced_asks_again_when_more_is_in_effect() -> None:
+    subscriber, controller = Subscriber(), Controller(heartbeat(is_caught_up=False, is_fenced=True), heartbeat())
+    lifecycle, loader = lifecycle_with(controller, metadata=subscriber.metadata)
+    loader.add_listener(subscriber.metadata.image_published)
+    following = asyncio.create_task(subscriber.metadata.run())
+    unfencing = asyncio.create_task(lifecycle.unfence())
+    await controller.arrived.wait()
+    loader.apply([topic_at(0)])
+    await asyncio.wait_for(subscriber.applying.wait(), 5)
+    assert len(controller.requests) == 1
+    subscriber.gate.set()
+    await asyncio.wait_for(unfencing, 5)
+    assert [request.current_metadata_offset for request in controller.requests] == [-1, 0]
+    following.cancel()
     await lifecycle.abandon()
 
 

@@ -18,7 +18,7 @@ from barnabas.testing.event_loop import Scheduler
 from barnabas.testing.randomness import SeededRandom
 from barnabas.testing.threads import SimulatedThreads
 from tests.unit.controller.cluster import CLUSTER_ID, RULES, creation
-from tests.unit.controller.nodes import CONTROLLER, DIRECTORY, PLAINTEXT, QUIET, format_folder, join
+from tests.unit.controller.nodes import CONTROLLER, DIRECTORY, PLAINTEXT, QUIET, at_once, format_folder, join
 
 if TYPE_CHECKING:
     from barnabas.protocol import messages as m
@@ -51,7 +51,7 @@ def run_once(seed: int) -> tuple[list[str], int, float]:
         await controller.start([CONTROLLER])
         channel = QuorumChannel(1, publisher, controller.current_leader, controller, None)
         identity = BrokerIdentity(1, CLUSTER_ID, SeededRandom(seed).uuid(), (PLAINTEXT,), (DIRECTORY,))
-        broker = BrokerLifecycle(identity, channel, publisher, heartbeat_interval_ms=2000)
+        broker = BrokerLifecycle(identity, channel, publisher, at_once(), heartbeat_interval_ms=2000)
         await join(broker)
         ids = []
         for name in TOPICS:
