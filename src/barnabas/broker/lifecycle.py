@@ -85,6 +85,7 @@ class BrokerLifecycle:
         heartbeat_interval_ms: int = 2000,
         registration_timeout_ms: int = 60_000,
         stop_timeout_ms: int = 10_000,
+        stop_limit_ms: int = 300_000,
         folder_failure_timeout_ms: int = 30_000,
         on_failure: Callable[[BaseException], None] | None = None,
     ) -> None:
@@ -98,6 +99,7 @@ class BrokerLifecycle:
         self._interval_s = heartbeat_interval_ms / 1000
         self._registration_timeout_s = registration_timeout_ms / 1000
         self._stop_timeout_s = stop_timeout_ms / 1000
+        self._stop_limit_s = stop_limit_ms / 1000
         self._folder_failure_timeout_s = folder_failure_timeout_ms / 1000
         self._on_failure = on_failure
         self._epoch = NO_EPOCH
@@ -229,32 +231,37 @@ class BrokerLifecycle:
     async def stop(self) -> None:
         """Leaves the cluster by a controlled shutdown: leadership is given up first, then the broker is fenced.
 
-        The wait is limited, as a controller whose disk is full, for example, cannot write its decision.
+        That takes as long as others need to take over, and so as long as a controller answers that it is under way, up
+        to `stop_limit_ms`, which are Kafka's five minutes. Without an answer the wait is shorter, `stop_timeout_ms`: a
+        controller whose disk is full, for example, cannot write its decision.
         """
         await self.abandon()
         if self._epoch == NO_EPOCH:
             return
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
         try:
-            async with asyncio.timeout(self._stop_timeout_s):
-                await self._shut_down()
+            async with asyncio.timeout_at(begun + self._stop_timeout_s) as patience:
+                while not await self._may_shut_down():
+                    patience.reschedule(min(loop.time() + self._stop_timeout_s, begun + self._stop_limit_s))
         except TimeoutError:
             logger.warning(
                 "broker %d stops without the controller's consent, which did not come within %.0f s",
                 self._identity.broker_id,
-                self._stop_timeout_s,
+                loop.time() - begun,
             )
 
-    async def _shut_down(self) -> None:
-        while True:
-            request = self._heartbeat()
-            request.want_shut_down = True
-            response = await self._until_answered(request)
-            if response.should_shut_down:
-                return
+    async def _may_shut_down(self) -> bool:
+        """What the controller answers; if it is no, when it is worth asking again."""
+        request = self._heartbeat()
+        request.want_shut_down = True
+        response = await self._until_answered(request)
+        if not response.should_shut_down:
             # What the controller waits for comes with the log, so it is worth asking again after the next image.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_RETRY_MS / 1000):
                     await self._in_effect_after(request.current_metadata_offset)
+        return bool(response.should_shut_down)
 
     async def abandon(self) -> None:
         """Stops the heartbeats without a word to the controller."""

@@ -258,6 +258,39 @@ async def test_a_broker_stops_in_the_end_also_without_a_controller(caplog: pytes
 
 
 @in_event_loop
+async def test_a_broker_waits_to_stop_as_long_as_the_controller_answers_that_it_is_under_way(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    under_way = [heartbeat()] * 8
+    controller = Controller(
+        m.BrokerRegistrationResponse(broker_epoch=5), heartbeat(), *under_way, heartbeat(should_shut_down=True)
+    )
+    lifecycle = await joined(controller, stop_timeout_ms=250)
+    begun = asyncio.get_running_loop().time()
+    await lifecycle.stop()
+    assert asyncio.get_running_loop().time() - begun > 0.25
+    assert [request.want_shut_down for request in controller.requests[2:]] == [True] * 9
+    assert "consent" not in caplog.text
+
+
+@pytest.mark.parametrize(("last", "limit_ms"), [(Error.NOT_CONTROLLER, 60_000), (Error.NONE, 700)])
+def test_a_broker_waits_to_stop_no_longer_than_that(
+    caplog: pytest.LogCaptureFixture, last: Error, limit_ms: int
+) -> None:
+    async def scenario() -> float:
+        controller = Controller(
+            m.BrokerRegistrationResponse(broker_epoch=5), *[heartbeat()] * 4, heartbeat(error_code=last)
+        )
+        lifecycle = await joined(controller, stop_timeout_ms=250, stop_limit_ms=limit_ms)
+        begun = asyncio.get_running_loop().time()
+        await asyncio.wait_for(lifecycle.stop(), 10)
+        return asyncio.get_running_loop().time() - begun
+
+    assert asyncio.run(scenario()) > 0.5
+    assert "stops without the controller's consent" in caplog.text
+
+
+@in_event_loop
 async def test_a_broker_that_never_registered_stops_without_a_word() -> None:
     controller = Controller(heartbeat())
     lifecycle, _ = lifecycle_with(controller)
