@@ -259,7 +259,7 @@ def _append_failed(this: NodeState, failure: AppendFailed) -> None:
 def _request_failed(this: NodeState, failure: RequestFailed) -> None:
     request, again_ms = failure.request, this.now_ms + this.timeouts.retry_backoff_ms
     if isinstance(request, FetchRequest | FetchSnapshotRequest):
-        if following.is_awaited(this, request):
+        if following.clear_in_flight(this, request):
             this.fetching.at_ms = again_ms
             if failure.is_unreachable and failure.to == this.leader_id:
                 following.lose_leader(this)

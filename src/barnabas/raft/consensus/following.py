@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def fetch_answered(this: NodeState, response: FetchResponse) -> None:
-    if not is_awaited(this, response.request):
+    if not clear_in_flight(this, response.request):
         return
     if this.learn(response.head):
         _try_again_later(this)
@@ -53,7 +53,7 @@ def advance_as_follower(this: NodeState) -> None:
 
 def snapshot_answered(this: NodeState, response: FetchSnapshotResponse) -> None:
     request = response.request
-    if not is_awaited(this, request):
+    if not clear_in_flight(this, request):
         return
     download = this.fetching.download
     is_gone = response.head.error in (Error.SNAPSHOT_NOT_FOUND, Error.POSITION_OUT_OF_RANGE)
@@ -78,8 +78,8 @@ def snapshot_loaded(this: NodeState, loaded: SnapshotLoaded) -> None:
     this.begin_fetching()
 
 
-def is_awaited(this: NodeState, request: FetchRequest | FetchSnapshotRequest) -> bool:
-    """Whether this is the answer to the request that is under way, which it then is no longer."""
+def clear_in_flight(this: NodeState, request: FetchRequest | FetchSnapshotRequest) -> bool:
+    """The request that is under way has ended. False if it is not this one, whose outcome comes too late to matter."""
     if request != this.fetching.in_flight:
         return False
     this.fetching.in_flight = None
