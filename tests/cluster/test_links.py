@@ -117,7 +117,7 @@ def test_a_node_that_does_not_hear_from_the_active_controller_is_fenced_and_come
     make_whole(cluster)
     require_each_once(clients, topics, writers)
     assert status(cluster)["quorum"]["leader_epoch"] == epoch, "a node that is cut off unseats nobody"
-    assert "waits for an active controller: " in cluster.log_text(lonely)
+    assert "is waiting for an active controller: " in cluster.log_text(lonely)
 
 
 def test_a_leader_from_which_nothing_is_heard_is_replaced_and_what_it_had_alone_is_cut(

@@ -379,7 +379,7 @@ def dial(settings: ClientSettings, address: Address, timeout_s: float) -> Connec
         connection.close()
         # In TLS 1.3 a broker that wants another certificate says so after the handshake.
         if isinstance(error.__cause__, ssl.SSLError) and not isinstance(error.__cause__, ssl.SSLEOFError):
-            raise AuthenticationError(f"no TLS with {address}: {tls.refusal(error.__cause__)}") from error
+            raise AuthenticationError(f"TLS handshake with {address} failed: {tls.refusal(error.__cause__)}") from error
         raise
     except BaseException:
         connection.close()

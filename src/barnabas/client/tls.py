@@ -47,13 +47,16 @@ def secure(plain: socket.socket, host: str, context: ssl.SSLContext) -> ssl.SSLS
         return context.wrap_socket(plain, server_hostname=host)
     except ssl.SSLCertVerificationError as error:
         raise AuthenticationError(
-            f"the certificate of {host} is not accepted: {error.verify_message} "
-            f"(ssl.ca.location says whose certificates are, ssl.endpoint.identification.algorithm whether names count)"
+            f"the certificate of {host} was rejected: {error.verify_message} "
+            "(ssl.ca.location names the trusted authorities, ssl.endpoint.identification.algorithm says whether the "
+            "host name is checked)"
         ) from error
     except OSError as error:
         if isinstance(error, ssl.SSLError) and not isinstance(error, _LOST):
-            raise AuthenticationError(f"no TLS with {host}: {refusal(error)}") from error
-        raise ConnectError(f"{host} broke off the TLS handshake: {error} (does its listener speak TLS?)") from error
+            raise AuthenticationError(f"TLS handshake with {host} failed: {refusal(error)}") from error
+        raise ConnectError(
+            f"TLS handshake with {host} was interrupted: {error} (does its listener speak TLS?)"
+        ) from error
 
 
 def refusal(error: ssl.SSLError) -> str:

@@ -194,8 +194,8 @@ class ControllerNode:
             )
         ids = ", ".join(map(str, voters.ids))
         raise ForeignQuorumError(
-            f"{self._folder} belongs to a quorum of the voters {ids}, but this is node {node_id}, and nothing says "
-            "where they are: set controller.quorum.bootstrap.servers, or use another folder"
+            f"{self._folder} belongs to a quorum of the voters {ids}, but this is node {node_id}, and their "
+            "addresses are not configured: set controller.quorum.bootstrap.servers, or use another folder"
         )
 
     def _check_static_voters(self) -> None:

@@ -536,7 +536,7 @@ class QuorumController:
             if commits:
                 await self._wait(commits)
         except KafkaError as error:
-            logger.debug("a record of the controller's own was not written: %s", error)
+            logger.debug("the controller could not write records of its own: %s", error)
             return False
         return True
 

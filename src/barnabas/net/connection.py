@@ -417,7 +417,7 @@ class Connection:
             pass
         except OSError as error:
             if error.errno in _FILE_ERRORS:
-                self.refuse(f"a file could not be sent to it: {error}")
+                self.refuse(f"cannot send it records from a file: {error}")
             else:
                 logger.debug("%s: %s", self, error)
                 self._client_left()

@@ -242,7 +242,7 @@ class Dispatcher:
                 connection.close()
                 raise
             except ClientGoneError:
-                logger.debug("%s: gone while a large %s was answered", connection, route.api_key.name)
+                logger.debug("%s: disconnected while a large %s was being answered", connection, route.api_key.name)
             except codec.DecodeError as error:
                 connection.refuse(str(_breaks_off(route, header, error)))
             except BadRequestError as error:

@@ -135,7 +135,7 @@ def api_name(api_key: int) -> str:
 def check_response_length(length: int, bytes_max: int, address: str, expected: Expected) -> None:
     if not LENGTH.size <= length <= bytes_max:
         raise MalformedAnswerError(
-            f"{address} announced an answer of {length} bytes to {api_name(expected.api_key)} "
+            f"{address} announced a response of {length} bytes to {api_name(expected.api_key)} "
             f"(allowed: {LENGTH.size} to {bytes_max}); is this a Kafka listener, and one without TLS?"
         )
 
@@ -149,7 +149,7 @@ def response_body(frame: memoryview, expected: Expected, address: str) -> int:
     if correlation_id != expected.correlation_id:
         raise MalformedAnswerError(
             f"{address} answered {api_name(expected.api_key)} with correlation id {correlation_id}, "
-            f"{expected.correlation_id} was due"
+            f"expected {expected.correlation_id}"
         )
     return position
 
@@ -165,7 +165,7 @@ def parse_response(frame: memoryview, expected: Expected, address: str) -> Any:
 
 
 def _malformed(expected: Expected, address: str, error: codec.DecodeError) -> MalformedAnswerError:
-    return MalformedAnswerError(f"{address}: the answer to {expected} is malformed: {error}")
+    return MalformedAnswerError(f"{address}: malformed response to {expected}: {error}")
 
 
 def answer_version(frame: memoryview, position: int, expected: Expected) -> int:
@@ -224,11 +224,11 @@ def newest_version(
     newest = ours.max_version if at_most is None else min(at_most, ours.max_version)
     theirs = offered.get(api_key)
     if theirs is None:
-        raise UnsupportedVersionError(f"{address} does not know {api_name(api_key)}")
+        raise UnsupportedVersionError(f"{address} does not support {api_name(api_key)}")
     version = min(newest, theirs.highest)
     if version < max(ours.min_version, theirs.lowest):
         raise UnsupportedVersionError(
-            f"{address} speaks {api_name(api_key)} {theirs.lowest} to {theirs.highest}, "
-            f"this client {ours.min_version} to {newest}"
+            f"{address} supports {api_name(api_key)} v{theirs.lowest} to v{theirs.highest}, "
+            f"this client supports v{ours.min_version} to v{newest}"
         )
     return version

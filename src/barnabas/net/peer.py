@@ -180,7 +180,7 @@ class Peer:
         self._failures = 0
         """How many attempts in a row have failed."""
         self._failures_ever = 0
-        self._last_failure = "no connection has been tried yet"
+        self._last_failure = "no connection attempt has been made yet"
         self._last_attempt = float("-inf")
         self._next_complaint = float("-inf")
 
@@ -263,7 +263,7 @@ class Peer:
             raise PeerClosedError(f"{self}: {frames.api_name(api_key)} was not sent: the peer was closed")
         if len(self._queue) >= self.settings.queue_max:
             raise PeerBusyError(
-                f"{self}: {frames.api_name(api_key)} was not sent: {len(self._queue)} requests wait already"
+                f"{self}: {frames.api_name(api_key)} was not sent: {len(self._queue)} requests already queued"
             )
         timeout_s = self.settings.request_timeout_s if timeout_s is None else timeout_s
         return _Waiting(api_key, _NEGOTIATED if version is None else version, self._loop.create_future(), timeout_s)
@@ -305,7 +305,7 @@ class Peer:
         else:
             offered = self._versions.get(exchange.api_key)
             if offered is None or not offered.lowest <= exchange.version <= offered.highest:
-                raise UnsupportedVersionError(f"{self} does not speak {exchange}")
+                raise UnsupportedVersionError(f"{self} does not support {exchange}")
         if exchange.make_request is not None:
             exchange.request = exchange.make_request(exchange.version)
 
@@ -313,10 +313,10 @@ class Peer:
         seconds = f"{exchange.timeout_s:g} s"
         if exchange in self._queue:
             self._queue.remove(exchange)
-            state = f"{self.in_flight} requests are under way" if self.is_connected else self._last_failure
+            state = f"{self.in_flight} requests are in flight" if self.is_connected else self._last_failure
             exchange.fail(AnswerTimeoutError(f"{self}: {exchange} could not be sent within {seconds}: {state}"))
         elif self._link is not None and self._link.is_waiting_for(exchange):
-            logger.warning("%s: no answer to %s within %s: the connection is closed", self, exchange, seconds)
+            logger.warning("%s: no answer to %s within %s, closing the connection", self, exchange, seconds)
             exchange.fail(AnswerTimeoutError(f"{self} did not answer {exchange} within {seconds}"))
             self._link.lose(f"it did not answer {exchange} within {seconds}")
 
@@ -379,7 +379,7 @@ class Peer:
             versions = await self._ask_versions(link)
             await environment.security.authenticate(link, versions)
         except BaseException:
-            link.lose("it was not put to use")
+            link.lose("it was not used")
             raise
         return link, versions
 
@@ -416,13 +416,13 @@ class Peer:
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("%s: connecting failed with an internal error", self, exc_info=error)
             self._failures += 1
-            self._last_failure = f"cannot connect to {self}: an error in this node: {error}"
+            self._last_failure = f"cannot connect to {self}: internal error: {error}"
             self._fail_queue(lambda _: ConnectError(self._last_failure))
         self._pump()
 
     def _link_lost(self, link: PeerLink, reason: str) -> None:
         if link is self._link:
-            logger.debug("%s: the connection is lost: %s", self, reason)
+            logger.debug("%s: connection lost: %s", self, reason)
             self._last_failure = f"the connection to {self} was lost: {reason}"
             self._link = None
             self._pump()

@@ -239,12 +239,12 @@ class PeerLink:
             else:
                 self._receive_large(self._buffer)
         except WireError as error:
-            logger.warning("%s: the connection is closed: %s", self.name, error)
+            logger.warning("%s: closing the connection: %s", self.name, error)
             self.lose(str(error))
             return
         except Exception as error:
-            logger.exception("%s: the connection is closed after an internal error", self.name)
-            self.lose(f"an error in this node: {error}")
+            logger.exception("%s: closing the connection after an internal error", self.name)
+            self.lose(f"internal error: {error}")
             return
         if self.is_lost:
             return
@@ -285,7 +285,7 @@ class PeerLink:
         position = 0
         while position < end:
             if not self._exchanges:
-                raise MalformedAnswerError(f"{self.name} sent {end - position} bytes that nobody asked for")
+                raise MalformedAnswerError(f"{self.name} sent {end - position} unexpected bytes")
             if end - position < LENGTH.size:
                 break
             (size,) = LENGTH.unpack_from(data, position)
@@ -381,6 +381,6 @@ class PeerLink:
         self._stash = b""
         exchanges, self._exchanges = self._exchanges, deque()
         for _, exchange in exchanges:
-            exchange.fail(error(f"{self.name}: no answer to {exchange}: the connection is lost: {reason}"))
+            exchange.fail(error(f"{self.name}: no answer to {exchange}: connection lost: {reason}"))
         # Not from within: whoever hears of it may be in the middle of using this link.
         self._loop.call_soon(partial(self._on_lost, self, reason))

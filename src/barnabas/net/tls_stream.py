@@ -167,7 +167,7 @@ async def _until_ready(watch: Callable[..., None], unwatch: Callable[[int], bool
 
 def _reason(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not accepted: {error.verify_message}"
+        return f"its certificate was rejected: {error.verify_message}"
     if isinstance(error, ssl.SSLEOFError):
-        return "it broke off the TLS handshake (does its listener speak TLS?)"
-    return f"no TLS: {error.reason or error}"
+        return "it closed the connection during the TLS handshake (does its listener speak TLS?)"
+    return f"TLS handshake failed: {error.reason or error}"

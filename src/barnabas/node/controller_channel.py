@@ -176,7 +176,7 @@ class QuorumChannel:
             await self._publisher.wait_for_offset(reply.offset)
             return reply.response
         if leader.endpoint is None:
-            raise _NoControllerError("nobody is known to lead the metadata quorum")
+            raise _NoControllerError("the leader of the metadata quorum is unknown")
         response = await self._answer(leader, exchange(self._peer(lane, leader)))
         self._require_decision(leader, response)
         await self._until_visible(request, response)
@@ -191,7 +191,9 @@ class QuorumChannel:
         try:
             while not answering.done():
                 if self._current_leader.leader != leader:
-                    raise _NoControllerError(f"node {leader.id} did not answer while it led the metadata quorum")
+                    raise _NoControllerError(
+                        f"node {leader.id} lost the leadership of the metadata quorum before it answered"
+                    )
                 changed = asyncio.ensure_future(self._changed.wait())
                 try:
                     await asyncio.wait({answering, changed}, return_when=asyncio.FIRST_COMPLETED)
@@ -256,7 +258,7 @@ class QuorumChannel:
         now = asyncio.get_running_loop().time()
         if now >= self._next_complaint:
             self._next_complaint = now + COMPLAINT_S
-            logger.warning("%s waits for an active controller: %s", type(request).__name__, reason)
+            logger.warning("%s is waiting for an active controller: %s", type(request).__name__, reason)
 
 
 async def _give_up(answering: asyncio.Future[Any]) -> None:

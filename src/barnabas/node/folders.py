@@ -160,7 +160,7 @@ class _Opening:
                 "should be, is new: set metadata.log.dir to the folder that has it"
             )
         if self._unusable:
-            raise FolderError(f"a new cluster needs all its folders, and cannot use {_list(self._unusable)}")
+            raise FolderError(f"a new cluster needs all its folders, but some cannot be used: {_list(self._unusable)}")
 
     def check_formatted(self) -> None:
         """Only a node that is alone knows without being told what cluster it is in: a new one."""
@@ -168,8 +168,8 @@ class _Opening:
         if any(self._disk.exists(f"{path}/{META_PROPERTIES}") for path in paths) or is_sole_node(self._config):
             return
         raise FolderError(
-            f"No readable {META_PROPERTIES} files found in {', '.join(paths)}. This node needs others, and then its "
-            f"folders are formatted before its first start: {self._format_command()}"
+            f"No readable {META_PROPERTIES} files found in {', '.join(paths)}. The folders of a "
+            f"node of a cluster must be formatted before its first start: {self._format_command()}"
         )
 
     def _format_command(self) -> str:

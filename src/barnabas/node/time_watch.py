@@ -71,8 +71,8 @@ class TimeWatch:
     def _report_jump(self, jumped_ms: int) -> None:
         how = "was set forward, or the machine slept," if jumped_ms > 0 else "was set back"
         logger.warning(
-            "the clock of this machine %s by %.1f s: retention and the timestamps that this node gives go by it, but "
-            "not elections, sessions, groups and transactions",
+            "the clock of this machine %s by %.1f s: this affects retention and log append times, but not elections, "
+            "sessions, groups and transactions",
             how,
             abs(jumped_ms) / 1000,
         )

@@ -295,7 +295,7 @@ class QuorumClient:
                 leader = self.leader
                 state = f"node {leader.id} leads epoch {leader.epoch}" if leader.is_known else "no leader is known"
                 logger.info(
-                    "waiting for the metadata quorum: %s, everything below offset %d is replayed",
+                    "waiting for the metadata quorum: %s, replayed up to offset %d",
                     state,
                     core.high_watermark,
                 )
@@ -306,8 +306,8 @@ class QuorumClient:
             return
         if self._peers.is_foreign:
             raise ForeignClusterError(
-                f"{self._log.folder} belongs to cluster {self.cluster_id}, but the controllers that are set are those "
-                "of another: use another folder, or name other controllers"
+                f"{self._log.folder} belongs to cluster {self.cluster_id}, but the configured controllers belong to "
+                "another cluster: use another folder, or configure other controllers"
             )
         if self._peers.namesake is not None:
             raise NodeIdInUseError(

@@ -218,7 +218,7 @@ def test_an_answer_with_another_correlation_id_is_not_taken_for_ours() -> None:
         peer.answer(request._replace(correlation_id=request.correlation_id + 1), ANSWER)
 
     with server(script) as port, Connection(HOST, port) as connection:
-        with pytest.raises(wire.MalformedAnswerError, match="correlation id 1, 0 was due"):
+        with pytest.raises(wire.MalformedAnswerError, match="correlation id 1, expected 0"):
             connection.send(METADATA, 12)
         with pytest.raises(wire.ConnectionLostError):
             connection.send(METADATA, 12)
@@ -243,7 +243,7 @@ def test_an_impossible_length_is_refused_before_any_memory_is_taken(length: int)
     with (
         server(script) as port,
         Connection(HOST, port) as connection,
-        pytest.raises(wire.MalformedAnswerError, match=f"an answer of {length} bytes"),
+        pytest.raises(wire.MalformedAnswerError, match=f"a response of {length} bytes"),
     ):
         connection.send(METADATA, 12)
 
@@ -257,7 +257,7 @@ def test_an_answer_that_does_not_fill_its_frame_is_malformed(spoil: Callable[[by
     with (
         server(script) as port,
         Connection(HOST, port) as connection,
-        pytest.raises(wire.MalformedAnswerError, match="Metadata v12 is malformed"),
+        pytest.raises(wire.MalformedAnswerError, match="malformed response to Metadata v12"),
     ):
         connection.send(METADATA, 12)
 
@@ -320,7 +320,7 @@ def test_a_caller_may_want_no_version_newer_than_one() -> None:
     with server(lambda peer: peer.offer((ApiKey.METADATA, 1, 9))) as port, Connection(HOST, port) as connection:
         assert connection.newest_version(ApiKey.METADATA, 5) == 5
         assert connection.newest_version(ApiKey.METADATA, 12) == 9
-        with pytest.raises(wire.UnsupportedVersionError, match="this client 0 to 0"):
+        with pytest.raises(wire.UnsupportedVersionError, match="this client supports v0 to v0"):
             connection.newest_version(ApiKey.METADATA, 0)
 
 

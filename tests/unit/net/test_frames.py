@@ -43,9 +43,9 @@ def test_a_reply_is_read_back_by_whoever_expects_it(version: int) -> None:
     assert frames.parse_response(frame, expected, "there").controller_id == 3
     position = frames.response_body(frame, expected, "there")
     assert bytes(frame[position:]) == codec.encode(m.MetadataResponse(controller_id=3), version)
-    with pytest.raises(MalformedAnswerError, match=r"there answered Metadata with correlation id 7, 8 was due"):
+    with pytest.raises(MalformedAnswerError, match=r"there answered Metadata with correlation id 7, expected 8"):
         frames.response_body(frame, expected._replace(correlation_id=8), "there")
-    with pytest.raises(MalformedAnswerError, match="is malformed"):
+    with pytest.raises(MalformedAnswerError, match="malformed response"):
         frames.response_body(frame[:3], expected, "there")
 
 

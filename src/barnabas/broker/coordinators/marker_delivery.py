@@ -167,21 +167,21 @@ class MarkerDelivery:
         if Error.TRANSACTION_COORDINATOR_FENCED in errors.values():
             # A newer coordinator has written there: the transaction is its responsibility now.
             order.is_fenced = True
-            logger.error("giving up on the transaction markers of %s: %s", order.transactional_id, dict(errors))
+            logger.error("giving up on the transaction markers for %s: %s", order.transactional_id, dict(errors))
             return
         refused = {partition: error for partition, error in errors.items() if error not in WRITTEN_OR_NOT_NEEDED}
         order.left.difference_update(partition for partition in errors if partition not in refused)
         for partition, error in errors.items():
             if error is Error.INVALID_PRODUCER_EPOCH:
                 logger.warning(
-                    "%s-%d has seen a newer epoch of producer %d than %d, and needs no transaction marker of %s",
+                    "%s-%d has seen a newer epoch of producer %d than %d and needs no transaction marker for %s",
                     *partition,
                     order.marker.producer_id,
                     order.marker.producer_epoch,
                     order.transactional_id,
                 )
         if refused:
-            logger.debug("the transaction markers of %s were refused, will retry: %s", order.transactional_id, refused)
+            logger.debug("the transaction markers for %s were refused, will retry: %s", order.transactional_id, refused)
             self.try_later(Consignment(order, tuple(refused)))
         elif not order.left:
             order.on_written()
@@ -320,11 +320,11 @@ class MarkerSender:
             try:
                 response: m.WriteTxnMarkersResponse = await peer.send(request)
             except UnsupportedVersionError as error:
-                logger.error("transaction markers of %d transactions cannot be sent: %s", len(batch), error)
+                logger.error("transaction markers for %d transactions cannot be sent: %s", len(batch), error)
                 for consignment in batch:
                     self._delivery.try_later(consignment)
             except WireError as error:
-                logger.info("transaction markers of %d transactions were not sent: %s", len(batch), error)
+                logger.info("transaction markers for %d transactions were not sent: %s", len(batch), error)
                 self._route_again(batch)
             except Exception:
                 logger.exception("transaction markers for broker %d cannot be encoded", self.broker_id)

@@ -184,7 +184,7 @@ class CoordinatorAsker:
         if len(self._waiting) >= QUESTIONS_MAX:
             raise KafkaError(
                 Error.NETWORK_EXCEPTION,
-                f"{QUESTIONS_MAX} questions about transactions wait for broker {self.broker_id}",
+                f"{QUESTIONS_MAX} requests to verify transactions are already queued for broker {self.broker_id}",
             )
         asked = Asked(question, asyncio.get_running_loop().create_future())
         self._waiting.append(asked)
@@ -242,7 +242,7 @@ class CoordinatorAsker:
             logger.info("%d transactions could not be verified: %s", len(batch), error)
             return
         if response.error_code != Error.NONE:
-            logger.error("%s verifies no transactions: %s", peer, Error(response.error_code).name)
+            logger.error("%s refused to verify transactions: %s", peer, Error(response.error_code).name)
             for asked in batch.values():
                 asked.fail(for_leaders(Error(response.error_code)))
             return
@@ -252,7 +252,7 @@ class CoordinatorAsker:
 
     def _asking_ended(self, asking: asyncio.Task[None]) -> None:
         if not asking.cancelled() and (error := asking.exception()) is not None:
-            logger.error("broker %d could not be asked about transactions", self.broker_id, exc_info=error)
+            logger.error("internal error while verifying transactions with broker %d", self.broker_id, exc_info=error)
         self._asking = None
         if self._waiting:  # Something has come since the last look.
             self._start()
@@ -263,7 +263,7 @@ class CoordinatorAsker:
 async def send(peer: Peer, transactions: list[Transaction]) -> m.AddPartitionsToTxnResponse:
     def make(version: int) -> m.AddPartitionsToTxnRequest:
         if version < FIRST_VERSION_FOR_BROKERS:
-            raise UnsupportedVersionError(f"{peer} takes AddPartitionsToTxn only from clients")
+            raise UnsupportedVersionError(f"{peer} accepts AddPartitionsToTxn only from clients")
         return m.AddPartitionsToTxnRequest(transactions=transactions)
 
     response: m.AddPartitionsToTxnResponse = await peer.send_made(ApiKey.ADD_PARTITIONS_TO_TXN, make)

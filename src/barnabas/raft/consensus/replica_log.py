@@ -58,7 +58,7 @@ class ReplicaLog:
             end = self.end
             if batch.base_offset != end.offset or not end.epoch <= batch.epoch <= epoch:
                 logger.warning(
-                    "dropping a batch of the leader of epoch %d, at offset %d and of epoch %d: the log ends at %s",
+                    "ignoring a batch from the leader of epoch %d with base offset %d and epoch %d: the log ends at %s",
                     epoch,
                     batch.base_offset,
                     batch.epoch,

@@ -105,7 +105,7 @@ class QuorumPeers:
         if outbound.to == NO_NODE:
             name = "a controller"
         if address is None:
-            raise RequestError(f"no address of {name} is known", is_unreachable=False)
+            raise RequestError(f"the address of {name} is unknown", is_unreachable=False)
         message = self._message(outbound.request)
         try:
             answer = await self._peer(address, name).send(message)
@@ -122,7 +122,7 @@ class QuorumPeers:
         try:
             response = self._understand(outbound, answer)
         except (DecodeError, IndexError, ValueError) as error:
-            reason = f"{name} at {address} gave an answer to {type(message).__name__} that makes no sense: {error}"
+            reason = f"{name} at {address} sent a malformed response to {type(message).__name__}: {error}"
             self._failed(address, reason)
             raise RequestError(reason, is_unreachable=False) from error
         self._succeeded(address)
@@ -347,7 +347,7 @@ def _batches(records: bytes) -> tuple[FetchedBatch, ...]:
     batches = []
     for position, header in iter_headers(records):
         if not crc_is_valid(records, position, header.size):
-            raise DecodeError(f"the batch at offset {header.base_offset} has a wrong checksum")
+            raise DecodeError(f"the batch at offset {header.base_offset} has an invalid checksum")
         batch = records[position : position + header.size]
         kraft_version = voters = None
         for record in decode_batch(batch, "the leader").records if header.is_control else ():

@@ -73,7 +73,7 @@ class TopicCreations:
         for topic in response.topics:
             if topic.error_code in (Error.NONE, Error.TOPIC_ALREADY_EXISTS):
                 if self._refusals.pop(topic.name, None) is not None:
-                    logger.info("topic %s is created now", topic.name)
+                    logger.info("topic %s has now been created", topic.name)
             else:
                 self._complain(topic.name, Error(topic.error_code), topic.error_message or "")
 

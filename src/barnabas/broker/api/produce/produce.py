@@ -275,7 +275,7 @@ class UnverifiedProduce(Slot):
             task.result()
             self._writing.conclude(self._writing.appending.append_all(self._transactional), self)
         except Exception:
-            logger.exception("%s: a request that begins a transaction failed in the node", self.connection)
+            logger.exception("%s: internal error in a request that begins a transaction", self.connection)
             self.fail()
         else:
             self.connection.let_go()

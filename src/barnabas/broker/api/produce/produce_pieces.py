@@ -156,7 +156,7 @@ class Replicating(Parked):
 
     def fail(self) -> None:
         if not self._done.done():
-            self._done.set_exception(RuntimeError("the acknowledgement of batches failed in the node"))
+            self._done.set_exception(RuntimeError("internal error while batches were being acknowledged"))
 
 
 def named_leaders(response: m.ProduceResponse) -> set[int]:

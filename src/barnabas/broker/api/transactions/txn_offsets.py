@@ -63,7 +63,7 @@ async def commit(
     environment: TransactionEnvironment, request: m.TxnOffsetCommitRequest, version: int
 ) -> m.TxnOffsetCommitResponse:
     if not request.group_id:
-        raise KafkaError(Error.INVALID_GROUP_ID, "offsets can be committed only for a group, and none is named")
+        raise KafkaError(Error.INVALID_GROUP_ID, "the group id is missing")
     hosted = environment.groups.serving(environment.groups.partition_of(request.group_id)).hosted
     await join_transaction(environment, hosted, request, version)
     response: m.TxnOffsetCommitResponse = await environment.groups.step(
