@@ -173,7 +173,7 @@ class BrokerLifecycle:
 
     def _not_reported(self, directory: Uuid) -> None:
         error = UnreportedFolderError(
-            f"broker {self._identity.broker_id} ends, because it could not tell a controller within "
+            f"broker {self._identity.broker_id} is shutting down because it could not tell a controller within "
             f"{self._folder_failure_timeout_s:g} s (log.dir.failure.timeout.ms) that the folder with directory.id "
             f"{to_text(directory)} has failed"
         )

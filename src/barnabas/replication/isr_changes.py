@@ -159,7 +159,7 @@ class IsrChanges:
     def _sent(self, task: asyncio.Task[None]) -> None:
         self._sending = None
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("proposing in-sync replicas failed by an error in this node", exc_info=error)
+            logger.error("internal error while changing the ISR", exc_info=error)
         if self._unsent and not self._is_closed:
             self._sending = self._loop.create_task(self._send_all())
             self._sending.add_done_callback(self._sent)
@@ -179,7 +179,7 @@ class IsrChanges:
         try:
             response: m.AlterPartitionResponse = await self._controller.send(self._request(batch))
         except Exception as error:
-            logger.warning("the controller did not hear of %d changes of in-sync replicas: %s", len(batch), error)
+            logger.warning("could not send %d ISR changes to the controller: %s", len(batch), error)
             return False
         if response.error_code != Error.NONE:
             error_name = Error(response.error_code).name
