@@ -16,7 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-const deadline = 60 * time.Second
+const deadline = 90 * time.Second
 
 // arguments of all scenarios; each uses some of them.
 type arguments struct {
