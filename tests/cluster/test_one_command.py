@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -12,8 +13,18 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.cimpl import NewTopic
 
-from tests.cluster.clusters import DEADLINE_S, consume, create_topic, produce, topics
+from tests.cluster.clusters import (
+    DEADLINE_S,
+    WHOLE_S,
+    consume,
+    create_topic,
+    is_whole_at,
+    produce,
+    topics,
+    wait_until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,6 +59,29 @@ def start(processes: list[subprocess.Popen[str]], folder: Path) -> tuple[subproc
     ready = re.fullmatch(r"barnabas ready: (\S+)\n", line)
     assert ready is not None, line + (folder.parent / "console.log").read_text()
     return process, ready[1]
+
+
+def stop(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(DEADLINE_S) == 0
+
+
+def refusal(folder: Path, *words: str) -> str:
+    """What the command says when it does not start, in one line."""
+    done = subprocess.run(
+        [*(sys.executable, "-m", "barnabas", "start", "--nodes", "3", "--data-dir", str(folder)), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DEADLINE_S,
+    )
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+def files_below(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def commit(bootstrap: str, topic: str, partition: int, offset: int) -> None:
@@ -90,3 +124,47 @@ def test_three_nodes_serve_keep_what_they_have_and_stop_in_order(
     assert again == bootstrap
     assert topics(AdminClient({"bootstrap.servers": servers[2], "log_level": 0})) == {"orders": 3}
     assert consume(servers[0], "orders", 2, 2) == [b"one", b"two"]
+
+
+def test_a_node_whose_folder_is_gone_is_not_formatted_anew_but_may_be_replaced(
+    tmp_path: Path, processes: list[subprocess.Popen[str]]
+) -> None:
+    """Two voters that have forgotten everything would elect each other, and the third would throw its data away."""
+    data = tmp_path / "data"
+    process, bootstrap = start(processes, data)
+    client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    client.create_topics([NewTopic("orders", 1, 3)])["orders"].result(DEADLINE_S)
+    produce(bootstrap, "orders", [b"one", b"two"])
+    stop(process)
+
+    (data / "node-2").rename(tmp_path / "node-2")
+    (data / "node-3").rename(tmp_path / "node-3")
+    (data / "node-3").mkdir()
+    before = files_below(data)
+    said = refusal(data)
+    assert f"{data}/node-2 of node 2 and {data}/node-3 of node 3 are empty or gone: mount or restore them" in said
+    assert "of 3 voters only 1 would be left, which is no majority" in said
+    assert files_below(data) == before
+
+    (data / "node-3").rmdir()
+    (tmp_path / "node-3").rename(data / "node-3")
+    before = files_below(data)
+    said = refusal(data)
+    assert f"{data}/node-2 of node 2 is empty or gone: mount or restore it" in said
+    assert files_below(data) == before
+    advised = re.search(r"to give up what it had, and vote no more: `barnabas ([^`]+)`", said)
+    assert advised is not None, said
+    subprocess.run([sys.executable, "-m", "barnabas", *advised[1].split()], check=True, timeout=DEADLINE_S)
+
+    _, again = start(processes, data)
+    assert again == bootstrap
+    wait_until(lambda: is_whole_at(bootstrap.split(",")[1]), "the new node 2 has all replicas", WHOLE_S)
+    assert consume(bootstrap, "orders", 2) == [b"one", b"two"]
+    status = subprocess.run(
+        [sys.executable, "-m", "barnabas", "cluster", "status", "--json", "--bootstrap-server", bootstrap],
+        capture_output=True,
+        check=True,
+        timeout=DEADLINE_S,
+    )
+    nodes = json.loads(status.stdout)["nodes"]
+    assert [node["fenced"] for node in nodes] == [False] * 3

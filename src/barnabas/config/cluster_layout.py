@@ -7,6 +7,7 @@ ports follow, on loopback, because nobody from elsewhere has to reach them.
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.config.initial_controllers import (
@@ -31,6 +32,9 @@ CONTROLLER_LISTENER: Final = "CONTROLLER"
 REPLICAS_MAX: Final = 3
 """Replicas of internal topics where there are nodes enough."""
 NODES_FOR_MIN_ISR_OF_TWO: Final = 3
+
+HAS_SERVED: Final = "has.served"
+_FLAGS: Final = {None: None, "true": True, "false": False}
 
 DECIDED: Final = frozenset(
     {
@@ -64,6 +68,8 @@ class Layout(NamedTuple):
     host: str
     client_ports: tuple[int, ...]
     voters: tuple[InitialController, ...]
+    has_served: bool | None = False
+    """Whether some node of it was ready for clients once; None if the folder does not say, as in earlier versions."""
 
     @property
     def node_ids(self) -> range:
@@ -111,15 +117,16 @@ def make_layout(cluster_id: str, host: str, nodes: int, ports: Sequence[int], di
 
 def format_layout(layout: Layout) -> str:
     """The text of `cluster.properties`."""
-    return format_properties(
-        {
-            "version": "1",
-            "cluster.id": layout.cluster_id,
-            "host": layout.host,
-            "client.ports": ",".join(map(str, layout.client_ports)),
-            "voters": format_initial_controllers(layout.voters),
-        }
-    )
+    properties = {
+        "version": "1",
+        "cluster.id": layout.cluster_id,
+        "host": layout.host,
+        "client.ports": ",".join(map(str, layout.client_ports)),
+        "voters": format_initial_controllers(layout.voters),
+    }
+    if layout.has_served is not None:
+        properties[HAS_SERVED] = str(layout.has_served).lower()
+    return format_properties(properties)
 
 
 def parse_layout(text: str) -> Layout:
@@ -130,7 +137,10 @@ def parse_layout(text: str) -> Layout:
             raise LayoutError(f"has version {properties['version']}, only 1 is supported")
         ports = tuple(int(port) for port in properties["client.ports"].split(","))
         voters = parse_initial_controllers(properties["voters"])
-        return Layout(properties["cluster.id"], properties["host"], ports, voters)
+        flag = properties.get(HAS_SERVED)
+        if flag not in _FLAGS:
+            raise LayoutError(f"has {HAS_SERVED}={flag}, which is neither true nor false")
+        return Layout(properties["cluster.id"], properties["host"], ports, voters, _FLAGS[flag])
     except KeyError as missing:
         raise LayoutError(f"has no {missing.args[0]}") from None
     except LayoutError:
@@ -156,6 +166,40 @@ def require_same_cluster(layout: Layout, folder: str, *, nodes: int, listen: tup
             f"{quorum_servers(layout.voters)}; its nodes know each other by these ports: start it with --listen "
             f"{layout.client_address(1)}, without --listen, or use another folder"
         )
+
+
+def require_folders(layout: Layout, folder: str, found: Mapping[int, Uuid | None]) -> None:
+    """Refuses to start a cluster that has served without the folders of some nodes. `found` are the directory ids of
+    all nodes, None where the folder is not formatted.
+
+    Formatted again with its old directory id, such a node would be the same voter, without the votes and the records
+    that others count on: two of three could elect each other, and have the third throw away what only it still has.
+    """
+    gone = [node_id for node_id in layout.node_ids if found[node_id] is None]
+    if not gone:
+        return
+    folders = " and ".join(f"{folder}/node-{node_id} of node {node_id}" for node_id in gone)
+    is_or_are, it, what = ("are", "them", "they") if len(gone) > 1 else ("is", "it", "it")
+    problem = (
+        f"{folder} has a cluster that was started before, and {folders} {is_or_are} empty or gone: "
+        f"mount or restore {it}"
+    )
+    voters_left = sum(found[voter.node_id] == voter.directory_id for voter in layout.voters)
+    if voters_left <= len(layout.voters) // 2:
+        raise LayoutError(
+            f"{problem}; of {len(layout.voters)} voters only {voters_left} would be left, which is no majority, so "
+            "that the cluster cannot go on without, and a new one needs another folder"
+        )
+    commands = " and ".join(f"`{replacement_command(layout, folder, node_id)}`" for node_id in gone)
+    loss = ", and vote no more" if any(map(layout.is_voter, gone)) else ""
+    raise LayoutError(f"{problem}; to give up what {what} had{loss}: {commands}")
+
+
+def replacement_command(layout: Layout, folder: str, node_id: int) -> str:
+    """Formats the folder of a node with a new directory id: it joins as one that has no vote to remember."""
+    # With an equals sign, because an id may begin with a dash.
+    config = shlex.quote(f"{folder}/node-{node_id}.properties")
+    return f"barnabas format --config {config} --cluster-id={layout.cluster_id} --no-initial-controllers"
 
 
 def node_properties(

@@ -14,6 +14,7 @@ from barnabas.config.cluster_layout import (
     make_layout,
     node_properties,
     parse_layout,
+    require_folders,
     require_same_cluster,
     voter_count,
 )
@@ -92,6 +93,14 @@ def test_a_layout_is_remembered() -> None:
     layout = layout_of(3, "::1")
     assert parse_layout(format_layout(layout)) == layout
     assert layout.client_address(1) == "[::1]:9092"
+    served = layout._replace(has_served=True)
+    assert parse_layout(format_layout(served)) == served
+
+
+def test_the_memory_of_earlier_versions_does_not_say_whether_nodes_have_served() -> None:
+    text = format_layout(layout_of(3)).replace("has.served=false\n", "")
+    assert "served" not in text
+    assert parse_layout(text).has_served is None
 
 
 @pytest.mark.parametrize(
@@ -101,10 +110,16 @@ def test_a_layout_is_remembered() -> None:
         ("host=127.0.0.1", "has no host"),
         ("client.ports=9092,9093,9094", "cannot be read"),
         ("voters=", "cannot be read"),
+        ("has.served=", "has has.served=perhaps, which is neither true nor false"),
     ],
 )
 def test_a_memory_that_is_damaged_is_refused(line: str, problem: str) -> None:
-    broken = {"version=1": "version=2", "host=127.0.0.1": "", "client.ports=9092,9093,9094": "client.ports=x"}
+    broken = {
+        "version=1": "version=2",
+        "host=127.0.0.1": "",
+        "client.ports=9092,9093,9094": "client.ports=x",
+        "has.served=": "has.served=perhaps",
+    }
     text = format_layout(layout_of(3))
     start = text.index(line)
     end = text.index("\n", start)
@@ -128,3 +143,29 @@ def test_another_address_is_refused_with_the_old_ports(listen: tuple[str, int]) 
 def test_another_number_of_nodes_is_refused() -> None:
     with pytest.raises(LayoutError, match="/d has a cluster of 3 nodes, not of 5: start it with --nodes 3"):
         require_same_cluster(layout_of(3), "/d", nodes=5, listen=None)
+
+
+def directory_ids(layout: Layout) -> dict[int, Uuid | None]:
+    """Of folders that all have what they were formatted with."""
+    others = {node_id: Uuid(bytes([100 + node_id]) * 16) for node_id in layout.node_ids}
+    return {**others, **{voter.node_id: voter.directory_id for voter in layout.voters}}
+
+
+def test_a_folder_that_is_gone_is_named_with_what_replaces_it() -> None:
+    layout = layout_of(4)
+    require_folders(layout, "/d", directory_ids(layout))
+    with pytest.raises(LayoutError) as refused:
+        require_folders(layout, "/d e", {**directory_ids(layout), 4: None})
+    assert str(refused.value) == (
+        "/d e has a cluster that was started before, and /d e/node-4 of node 4 is empty or gone: mount or restore it; "
+        "to give up what it had: `barnabas format --config '/d e/node-4.properties' "
+        "--cluster-id=MkU3OEVBNTcwNTJENDM2Qg --no-initial-controllers`"
+    )
+
+
+def test_voters_that_were_replaced_are_none_any_more() -> None:
+    layout = layout_of(3)
+    replaced = {**directory_ids(layout), 1: Uuid(bytes([9]) * 16)}
+    require_folders(layout, "/d", replaced)
+    with pytest.raises(LayoutError, match="of 3 voters only 1 would be left, which is no majority"):
+        require_folders(layout, "/d", {**replaced, 2: None})

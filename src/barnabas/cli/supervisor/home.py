@@ -1,6 +1,6 @@
 """The folder of a cluster on one machine: what it remembers, and the folders of its nodes.
 
-DIR/cluster.properties    the cluster's id, its ports and its voters, as first chosen
+DIR/cluster.properties    the cluster's id, its ports and its voters, as first chosen, and whether its nodes have served
 DIR/node-1.properties     the settings of node 1, written anew at every start
 DIR/node-1                the data of node 1
 """
@@ -22,13 +22,15 @@ from barnabas.config.cluster_layout import (
     make_layout,
     node_properties,
     parse_layout,
+    require_folders,
     require_same_cluster,
     voter_count,
 )
 from barnabas.config.properties import format_properties
 from barnabas.log.folder.checkpoints import read_text, write_text
-from barnabas.log.folder.data_dir import LOCK
-from barnabas.log.folder.meta_properties import META_PROPERTIES
+from barnabas.log.folder.data_dir import LOCK, METADATA_TOPIC
+from barnabas.log.folder.meta_properties import META_PROPERTIES, MetaPropertiesError, read_meta_properties
+from barnabas.log.segments.file_names import parse_folder
 from barnabas.node.format_folders import FormatError, FormatRequest, format_folders, random_id
 from barnabas.ports import SystemClock, SystemDisk, SystemRandom
 from barnabas.protocol import uuids
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from barnabas.config.cluster_layout import Layout
+    from barnabas.protocol.uuids import Uuid
 
 
 ON_ONE_MACHINE: Final = {"barnabas.broker.disconnect.grace.ms": "500"}
@@ -49,6 +52,7 @@ class Home:
 
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(path)
+        self._file = f"{self.path}/{CLUSTER_PROPERTIES}"
         self._disk = SystemDisk()
         self._disk.make_folders(self.path)
         if self._disk.exists(f"{self.path}/{META_PROPERTIES}"):
@@ -68,19 +72,50 @@ class Home:
 
     def layout(self, nodes: int, listen: tuple[str, int] | None, default_listen: tuple[str, int]) -> Layout:
         """The layout that the folder remembers, else a new one, which it remembers from now on."""
-        file = f"{self.path}/{CLUSTER_PROPERTIES}"
-        text = read_text(self._disk, file)
+        text = read_text(self._disk, self._file)
         try:
             if text is not None:
                 layout = parse_layout(text)
                 require_same_cluster(layout, self.path, nodes=nodes, listen=listen)
+                if self._has_served(layout):
+                    require_folders(layout, self.path, self._directory_ids(layout))
                 return layout
             layout = new_layout(nodes, *(listen or default_listen))
         except LayoutError as error:
-            where = f"{file} " if text is not None and not str(error).startswith(self.path) else ""
+            where = f"{self._file} " if text is not None and not str(error).startswith(self.path) else ""
             raise CommandError(f"{where}{error}") from error
-        write_text(self._disk, file, format_layout(layout))
+        write_text(self._disk, self._file, format_layout(layout))
         return layout
+
+    def _has_served(self, layout: Layout) -> bool:
+        """Whether there may be something that a client has written, or a vote that a node must remember."""
+        if layout.has_served is None:
+            return any(self._directory_ids(layout).values())
+        return layout.has_served or any(map(self._has_partitions, layout.node_ids))
+
+    def _has_partitions(self, node_id: int) -> bool:
+        """True for a node that has served before the command could note it."""
+        folder = self.node_folder(node_id)
+        names = self._disk.list_folder(folder) if self._disk.exists(folder) else []
+        partitions = filter(None, map(parse_folder, names))
+        return any(partition.topic != METADATA_TOPIC for partition in partitions)
+
+    def _directory_ids(self, layout: Layout) -> dict[int, Uuid | None]:
+        """By node; None where the folder is empty or gone."""
+        found = {}
+        for node_id in layout.node_ids:
+            folder = self.node_folder(node_id)
+            try:
+                meta = read_meta_properties(self._disk, folder) if self._disk.exists(folder) else None
+            except MetaPropertiesError as error:
+                raise CommandError(str(error)) from error
+            found[node_id] = None if meta is None else meta.directory_id
+        return found
+
+    def note_service(self, layout: Layout) -> None:
+        """From now on the folders of all nodes must be there."""
+        if not layout.has_served:
+            write_text(self._disk, self._file, format_layout(layout._replace(has_served=True)))
 
     def node_folder(self, node_id: int) -> str:
         return f"{self.path}/node-{node_id}"

@@ -86,11 +86,19 @@ def supervise(home: Home, layout: Layout, log_level: str, *, ignored: Sequence[s
     logging.getLogger().handlers[:] = [ConsoleHandler(console)]
     if ignored:
         logger.warning("ignoring %s of the file: --nodes decides them for every node", ", ".join(ignored))
-    return asyncio.run(Supervisor(plans, console, lambda: announce(layout)).run())
+    return asyncio.run(Supervisor(plans, console, lambda: note_service(home, layout), lambda: announce(layout)).run())
 
 
 def node_command(config_file: str, log_level: str) -> tuple[str, ...]:
     return (sys.executable, "-m", "barnabas", "start", "--config", config_file, "--log-level", log_level)
+
+
+def note_service(home: Home, layout: Layout) -> None:
+    try:
+        home.note_service(layout)
+    except OSError as error:
+        # The nodes serve, and are worth more than the note: the next start writes it.
+        logger.error("cannot note in %s that the nodes have served: %s", home.path, system_error_text(error))
 
 
 def announce(layout: Layout) -> None:

@@ -41,18 +41,21 @@ class NodePlan(NamedTuple):
 
 
 class Supervisor:
-    """`run` is the whole life of it. `on_ready` is called once, when all nodes serve."""
+    """`run` is the whole life of it. `on_first_ready` is called when the first node serves, `on_ready` when all have;
+    each once."""
 
     def __init__(
         self,
         nodes: Sequence[NodePlan],
         console: Console,
+        on_first_ready: Callable[[], None],
         on_ready: Callable[[], None],
         *,
         restart_pause_s: float = RESTART_PAUSE_S,
     ) -> None:
         self._nodes = nodes
         self._console = console
+        self._on_first_ready = on_first_ready
         self._on_ready = on_ready
         self._restart_pause_s = restart_pause_s
         self._children: dict[str, Child] = {}
@@ -116,6 +119,8 @@ class Supervisor:
 
     async def _notice_ready(self, node: NodePlan, child: Child) -> None:
         await child.is_ready.wait()
+        if not self._served:
+            self._on_first_ready()
         if len(self._served) < len(self._nodes):
             self._served.add(node.name)
             if len(self._served) == len(self._nodes):

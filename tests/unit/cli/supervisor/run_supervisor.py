@@ -22,7 +22,14 @@ def main() -> int:
         command = (sys.executable, str(PRETEND_NODE), journal, name, *ways)
         plans.append(NodePlan(name, command, name.startswith("c")))
     console = Console(sys.stderr, [plan.name for plan in plans])
-    return asyncio.run(Supervisor(plans, console, lambda: print("all ready", flush=True), restart_pause_s=0.2).run())
+    supervisor = Supervisor(
+        plans,
+        console,
+        lambda: print("first ready", flush=True),
+        lambda: print("all ready", flush=True),
+        restart_pause_s=0.2,
+    )
+    return asyncio.run(supervisor.run())
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.cli import main
+from barnabas.cli.command_line import CommandError
 from barnabas.cli.supervisor.home import Home, free_ports
 from barnabas.client.broker_connection import Connection
 from barnabas.log.folder.meta_properties import read_meta_properties
@@ -93,6 +95,45 @@ def test_folders_of_nodes_are_formatted_for_one_cluster_and_remembered(tmp_path:
         voters = read_snapshot(disk, f"{data}/node-{node_id}/__cluster_metadata-0", BOOTSTRAP).voters
         assert [voter.id for voter in voters] == [1, 2, 3]
         assert [voter.directory_id for voter in voters] == [meta.directory_id for meta in metas[:3] if meta]
+
+
+@pytest.mark.parametrize("memory", ["has.served=true\n", ""], ids=["served", "earlier version"])
+def test_a_folder_of_a_node_that_is_gone_is_refused_before_anything_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], memory: str
+) -> None:
+    data = tmp_path / "data"
+    home = Home(str(data))
+    layout = home.layout(2, None, ("127.0.0.1", 19_092))
+    home.format_nodes(layout)
+    home.close()
+    remembered = data / "cluster.properties"
+    remembered.write_text(remembered.read_text().replace("has.served=false\n", memory))
+    shutil.rmtree(data / "node-2")
+    before = sorted(data.rglob("*"))
+    said = refusal(capsys, "--nodes", "2", "--data-dir", str(data))
+    assert f"{data}/node-2 of node 2 is empty or gone: mount or restore it" in said
+    assert f"--cluster-id={layout.cluster_id} --no-initial-controllers`" in said
+    assert sorted(data.rglob("*")) == before
+
+
+def test_a_node_with_partitions_has_served_even_if_nobody_could_note_it(tmp_path: Path) -> None:
+    home = Home(str(tmp_path))
+    home.format_nodes(home.layout(2, None, ("127.0.0.1", 19_092)))
+    (tmp_path / "node-1" / "orders-0").mkdir()
+    shutil.rmtree(tmp_path / "node-2")
+    with pytest.raises(CommandError, match="node-2 of node 2 is empty or gone"):
+        home.layout(2, None, ("127.0.0.1", 19_092))
+    home.close()
+
+
+def test_what_was_not_formatted_in_a_first_start_is_formatted_in_the_next(tmp_path: Path) -> None:
+    home = Home(str(tmp_path))
+    layout = home.layout(2, None, ("127.0.0.1", 19_092))
+    home.format_nodes(layout)
+    shutil.rmtree(tmp_path / "node-2")
+    home.format_nodes(home.layout(2, None, ("127.0.0.1", 19_092)))
+    assert (tmp_path / "node-2" / "meta.properties").exists()
+    home.close()
 
 
 def test_free_ports_are_all_different() -> None:
