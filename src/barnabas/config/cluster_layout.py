@@ -149,6 +149,13 @@ def parse_layout(text: str) -> Layout:
         raise LayoutError(f"cannot be read: {error}") from None
 
 
+def is_same_cluster(layout: Layout, *, nodes: int, listen: tuple[str, int] | None) -> bool:
+    """Whether this is the cluster that was asked for; port 0 is any."""
+    return nodes == len(layout.client_ports) and (
+        listen is None or (listen[0] == layout.host and listen[1] in (0, layout.client_ports[0]))
+    )
+
+
 def require_same_cluster(layout: Layout, folder: str, *, nodes: int, listen: tuple[str, int] | None) -> None:
     """Refuses to start the cluster of a folder with another number of nodes, or elsewhere: its nodes, and those who
     know it, would look for each other at the old addresses."""
@@ -157,10 +164,7 @@ def require_same_cluster(layout: Layout, folder: str, *, nodes: int, listen: tup
             f"{folder} has a cluster of {len(layout.client_ports)} nodes, not of {nodes}: "
             f"start it with --nodes {len(layout.client_ports)}, or use another folder"
         )
-    if listen is None:
-        return
-    host, port = listen
-    if host != layout.host or port not in (0, layout.client_ports[0]):
+    if not is_same_cluster(layout, nodes=nodes, listen=listen):
         raise LayoutError(
             f"{folder} has a cluster that listens at {layout.bootstrap}, with controllers at "
             f"{quorum_servers(layout.voters)}; its nodes know each other by these ports: start it with --listen "

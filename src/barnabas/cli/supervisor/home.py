@@ -19,6 +19,7 @@ from barnabas.config.cluster_layout import (
     LayoutError,
     consecutive_ports,
     format_layout,
+    is_same_cluster,
     make_layout,
     node_properties,
     parse_layout,
@@ -34,6 +35,7 @@ from barnabas.log.segments.file_names import parse_folder
 from barnabas.node.format_folders import FormatError, FormatRequest, format_folders, random_id
 from barnabas.ports import SystemClock, SystemDisk, SystemRandom
 from barnabas.protocol import uuids
+from barnabas.raft.folder.metadata_log import metadata_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,33 +61,68 @@ class Home:
             raise CommandError(
                 f"{self.path} has the data of one node: start it without --nodes, or use another --data-dir"
             )
+        self._lock = self._lock_folder(self.path)
+
+    def _lock_folder(self, folder: str) -> int:
         try:
-            self._lock = self._disk.lock(f"{self.path}/{LOCK}")
+            return self._disk.lock(f"{folder}/{LOCK}")
         except BlockingIOError:
             raise CommandError(
-                f"{self.path} is in use by another process, which holds {self.path}/{LOCK}: stop it, or use another "
-                "folder"
+                f"{folder} is in use by another process, which holds {folder}/{LOCK}: stop it, or use another folder"
             ) from None
 
     def close(self) -> None:
         self._disk.close(self._lock)
 
     def layout(self, nodes: int, listen: tuple[str, int] | None, default_listen: tuple[str, int]) -> Layout:
-        """The layout that the folder remembers, else a new one, which it remembers from now on."""
+        """The layout that the folder remembers, else a new one. Nothing is written.
+
+        A layout whose nodes have never served binds nobody: they may have failed because of it."""
         text = read_text(self._disk, self._file)
         try:
             if text is not None:
                 layout = parse_layout(text)
-                require_same_cluster(layout, self.path, nodes=nodes, listen=listen)
-                if self._has_served(layout):
-                    require_folders(layout, self.path, self._directory_ids(layout))
-                return layout
-            layout = new_layout(nodes, *(listen or default_listen))
+                layout = layout._replace(has_served=self._has_served(layout))
+                if layout.has_served or is_same_cluster(layout, nodes=nodes, listen=listen):
+                    require_same_cluster(layout, self.path, nodes=nodes, listen=listen)
+                    if layout.has_served:
+                        require_folders(layout, self.path, self._directory_ids(layout))
+                    return layout
+            return new_layout(nodes, *(listen or default_listen))
         except LayoutError as error:
             where = f"{self._file} " if text is not None and not str(error).startswith(self.path) else ""
             raise CommandError(f"{where}{error}") from error
+
+    def remember(self, layout: Layout) -> None:
+        """Has the folder remember what `layout` returned, and forget a cluster that never served."""
+        text = read_text(self._disk, self._file)
+        if text is not None:
+            before = parse_layout(text)
+            if before.cluster_id != layout.cluster_id:
+                for node_id in before.node_ids:
+                    self._forget_node(node_id)
         write_text(self._disk, self._file, format_layout(layout))
-        return layout
+
+    def _forget_node(self, node_id: int) -> None:
+        """Takes away what a node that never served may have: its settings, its identity and a metadata log."""
+        if self._disk.exists(self.config_file(node_id)):
+            self._disk.unlink(self.config_file(node_id))
+        folder = self.node_folder(node_id)
+        if not self._disk.exists(folder):
+            return
+        lock = self._lock_folder(folder)
+        try:
+            # The identity goes last: a log without one would be refused as somebody else's.
+            self._remove_files(metadata_folder(folder))
+            self._remove_files(folder)
+        finally:
+            self._disk.close(lock)
+
+    def _remove_files(self, folder: str) -> None:
+        names = self._disk.list_folder(folder) if self._disk.exists(folder) else []
+        for name in names:
+            if name != LOCK and not self._disk.is_folder(f"{folder}/{name}"):
+                self._disk.unlink(f"{folder}/{name}")
 
     def _has_served(self, layout: Layout) -> bool:
         """Whether there may be something that a client has written, or a vote that a node must remember."""
@@ -142,11 +179,17 @@ class Home:
             except FormatError as error:
                 raise CommandError(str(error)) from error
 
-    def write_configs(self, layout: Layout, given: Mapping[str, str]) -> None:
+    def configs(self, layout: Layout, given: Mapping[str, str]) -> dict[int, dict[str, str]]:
+        """The settings of each node."""
         machine = socket.gethostname()
-        for node_id in layout.node_ids:
-            given_here = {**ON_ONE_MACHINE, **given}
-            properties = node_properties(layout, node_id, self.node_folder(node_id), given_here, machine=machine)
+        given_here = {**ON_ONE_MACHINE, **given}
+        return {
+            node_id: node_properties(layout, node_id, self.node_folder(node_id), given_here, machine=machine)
+            for node_id in layout.node_ids
+        }
+
+    def write_configs(self, configs: Mapping[int, Mapping[str, str]]) -> None:
+        for node_id, properties in configs.items():
             write_text(self._disk, self.config_file(node_id), format_properties(properties))
 
 

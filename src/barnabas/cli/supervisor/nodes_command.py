@@ -18,7 +18,7 @@ from barnabas.config.settings import ConfigError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from barnabas.config.cluster_layout import Layout
 
@@ -47,8 +47,10 @@ def start_nodes(options: argparse.Namespace) -> int:
         home = Home(options.data_dir or DEFAULT_DATA_DIR)
         try:
             layout = home.layout(options.nodes, options.listen, parse_address(DEFAULT_BOOTSTRAP_SERVER))
-            home.write_configs(layout, given)
-            check_configs(home, layout)
+            configs = home.configs(layout, given)
+            check_configs(configs.values())
+            home.remember(layout)
+            home.write_configs(configs)
             home.format_nodes(layout)
             return supervise(home, layout, options.log_level, ignored=sorted(DECIDED.intersection(from_file)))
         finally:
@@ -66,11 +68,11 @@ def given_by_words(overrides: Iterable[tuple[str, str]]) -> dict[str, str]:
     return given
 
 
-def check_configs(home: Home, layout: Layout) -> None:
-    """Finds a setting that no node can start with before any is formatted or started."""
-    for node_id in layout.node_ids:
+def check_configs(configs: Iterable[Mapping[str, str]]) -> None:
+    """Finds a setting that no node can start with before anything is written."""
+    for properties in configs:
         try:
-            BrokerConfig.from_properties(read_properties(home.config_file(node_id)))
+            BrokerConfig.from_properties(properties)
         except ConfigError as error:
             raise CommandError(str(error)) from error
 

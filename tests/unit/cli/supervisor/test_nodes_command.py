@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -24,6 +25,8 @@ from tests.peers import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from barnabas.config.cluster_layout import Layout
 
 
 def start(folder: Path, *words: str) -> subprocess.Popen[bytes]:
@@ -77,14 +80,21 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return capsys.readouterr().err
 
 
+def prepare(home: Home, nodes: int, listen: tuple[str, int] | None = None) -> Layout:
+    """What the command does before it starts any node."""
+    layout = home.layout(nodes, listen, ("127.0.0.1", 19_092))
+    home.remember(layout)
+    home.format_nodes(layout)
+    return layout
+
+
 def test_folders_of_nodes_are_formatted_for_one_cluster_and_remembered(tmp_path: Path) -> None:
     data, disk = str(tmp_path / "data"), SystemDisk()
     layouts = []
     for _ in range(2):
         home = Home(data)
-        layouts.append(home.layout(4, None, ("127.0.0.1", 19_092)))
-        home.format_nodes(layouts[-1])
-        home.write_configs(layouts[-1], {})
+        layouts.append(prepare(home, 4))
+        home.write_configs(home.configs(layouts[-1], {}))
         home.close()
     assert layouts[0] == layouts[1]
     metas = [read_meta_properties(disk, f"{data}/node-{node_id}") for node_id in range(1, 5)]
@@ -103,8 +113,7 @@ def test_a_folder_of_a_node_that_is_gone_is_refused_before_anything_is_written(
 ) -> None:
     data = tmp_path / "data"
     home = Home(str(data))
-    layout = home.layout(2, None, ("127.0.0.1", 19_092))
-    home.format_nodes(layout)
+    layout = prepare(home, 2)
     home.close()
     remembered = data / "cluster.properties"
     remembered.write_text(remembered.read_text().replace("has.served=false\n", memory))
@@ -118,22 +127,63 @@ def test_a_folder_of_a_node_that_is_gone_is_refused_before_anything_is_written(
 
 def test_a_node_with_partitions_has_served_even_if_nobody_could_note_it(tmp_path: Path) -> None:
     home = Home(str(tmp_path))
-    home.format_nodes(home.layout(2, None, ("127.0.0.1", 19_092)))
+    prepare(home, 2)
     (tmp_path / "node-1" / "orders-0").mkdir()
     shutil.rmtree(tmp_path / "node-2")
     with pytest.raises(CommandError, match="node-2 of node 2 is empty or gone"):
-        home.layout(2, None, ("127.0.0.1", 19_092))
+        prepare(home, 2)
     home.close()
 
 
 def test_what_was_not_formatted_in_a_first_start_is_formatted_in_the_next(tmp_path: Path) -> None:
     home = Home(str(tmp_path))
-    layout = home.layout(2, None, ("127.0.0.1", 19_092))
-    home.format_nodes(layout)
+    layout = prepare(home, 2)
     shutil.rmtree(tmp_path / "node-2")
-    home.format_nodes(home.layout(2, None, ("127.0.0.1", 19_092)))
+    assert prepare(home, 2) == layout
     assert (tmp_path / "node-2" / "meta.properties").exists()
     home.close()
+
+
+def test_a_cluster_that_never_served_is_laid_out_anew(tmp_path: Path) -> None:
+    home = Home(str(tmp_path))
+    first = prepare(home, 4)
+    home.write_configs(home.configs(first, {}))
+    second = prepare(home, 3, ("127.0.0.1", 19_600))
+    assert second.client_ports == (19_600, 19_601, 19_602)
+    assert not (tmp_path / "node-4.properties").exists()
+    assert not (tmp_path / "node-4" / "meta.properties").exists()
+    for voter in second.voters:
+        meta = read_meta_properties(SystemDisk(), f"{tmp_path}/node-{voter.node_id}")
+        assert meta is not None
+        assert (meta.cluster_id, meta.directory_id) == (second.cluster_id, voter.directory_id)
+        folder = f"{tmp_path}/node-{voter.node_id}/__cluster_metadata-0"
+        voters = read_snapshot(SystemDisk(), folder, BOOTSTRAP).voters
+        assert [each.endpoints[0].port for each in voters] == [19_603, 19_604, 19_605]
+    (tmp_path / "node-1" / "orders-0").mkdir()
+    with pytest.raises(CommandError, match=r"has a cluster that listens at 127\.0\.0\.1:19600"):
+        prepare(home, 3, ("127.0.0.1", 19_092))
+    home.close()
+
+
+def test_a_start_that_failed_does_not_bind_the_folder_to_its_ports(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        process = start(tmp_path, "--nodes", "1", "--listen", f"127.0.0.1:{port}")
+        assert process.wait(30) == 1
+    assert "Address already in use" in (tmp_path / "err").read_text()
+    process = start(tmp_path, "--nodes", "1", "--listen", "nosuch.invalid:19600")
+    assert process.wait(30) == 1
+    process = start(tmp_path, "--nodes", "1", "--listen", "127.0.0.1:0")
+    try:
+        assert ready_address(tmp_path)[1] != port
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+    process = start(tmp_path, "--nodes", "1", "--listen", f"127.0.0.1:{port}")
+    assert process.wait(30) == 1
+    assert "its nodes know each other by these ports" in (tmp_path / "err").read_text()
 
 
 def test_free_ports_are_all_different() -> None:
@@ -184,4 +234,4 @@ def test_what_cannot_work_is_refused_before_a_node_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], complaint: str
 ) -> None:
     assert complaint in refusal(capsys, "--nodes", "1", "--data-dir", str(tmp_path / "data"), *words)
-    assert not (tmp_path / "data" / "node-1").exists()
+    assert [path.name for path in (tmp_path / "data").glob("*")] in ([], [".lock"])
