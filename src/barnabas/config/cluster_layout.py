@@ -195,12 +195,18 @@ def require_folders(layout: Layout, folder: str, found: Mapping[int, Uuid | None
             "that the cluster cannot go on without, and a new one needs another folder"
         )
     commands = " and ".join(f"`{replacement_command(layout, folder, node_id)}`" for node_id in gone)
-    loss = ", and vote no more" if any(map(layout.is_voter, gone)) else ""
-    raise LayoutError(f"{problem}; to give up what {what} had{loss}: {commands}")
+    vote = ", without a vote" if any(map(layout.is_voter, gone)) else ""
+    raise LayoutError(
+        f"{problem}; to give up what {what} had, first have the other nodes lead all partitions, as docs/cluster.md "
+        f"says, and only then format {it} anew{vote}: {commands}"
+    )
 
 
 def replacement_command(layout: Layout, folder: str, node_id: int) -> str:
-    """Formats the folder of a node with a new directory id: it joins as one that has no vote to remember."""
+    """Formats the folder of a node with a new directory id: it joins as one that has no vote to remember.
+
+    It is still in sync in the eyes of the controller where it was when it was lost, and the others cut their logs to
+    its empty one if it leads; hence they must have taken over before it comes back."""
     # With an equals sign, because an id may begin with a dash.
     config = shlex.quote(f"{folder}/node-{node_id}.properties")
     return f"barnabas format --config {config} --cluster-id={layout.cluster_id} --no-initial-controllers"

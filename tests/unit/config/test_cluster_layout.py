@@ -158,7 +158,8 @@ def test_a_folder_that_is_gone_is_named_with_what_replaces_it() -> None:
         require_folders(layout, "/d e", {**directory_ids(layout), 4: None})
     assert str(refused.value) == (
         "/d e has a cluster that was started before, and /d e/node-4 of node 4 is empty or gone: mount or restore it; "
-        "to give up what it had: `barnabas format --config '/d e/node-4.properties' "
+        "to give up what it had, first have the other nodes lead all partitions, as docs/cluster.md says, and only "
+        "then format it anew: `barnabas format --config '/d e/node-4.properties' "
         "--cluster-id=MkU3OEVBNTcwNTJENDM2Qg --no-initial-controllers`"
     )
 
