@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 from barnabas.config.properties import format_properties
@@ -73,3 +75,24 @@ def test_voters_that_do_not_exist_are_named_and_tried_again(tmp_path: Path) -> N
         node.stop()
     finally:
         node.kill()
+
+
+def test_the_status_of_a_cluster_without_a_majority_is_a_failure(tmp_path: Path, topic: str) -> None:
+    """The one broker that is left takes all for alive that were so when it last heard from a controller."""
+    with Cluster(tmp_path, settings=QUICK) as cluster:
+        create_replicated(cluster, topic)
+        cluster.kill(2)
+        cluster.kill(3)
+        left = cluster[1].bootstrap
+        done = subprocess.run(
+            [sys.executable, "-m", "barnabas", "cluster", "status", "--bootstrap-server", left],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
+        )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "there is no active controller, as when no majority of the voters is up" in done.stderr
+    assert f"nodes and partitions are shown as {left} last knew them" in done.stderr
+    assert "no active controller  partitions" in done.stdout

@@ -1,7 +1,8 @@
 """`barnabas cluster status`: the nodes of a cluster, who leads its quorum, and what is behind or missing.
 
-It asks one broker of the cluster (DescribeCluster, DescribeQuorum, Metadata), whichever software runs it. A broker that
-does not tell about the quorum still tells the rest.
+It asks one broker of the cluster (DescribeCluster, Metadata, DescribeQuorum), whichever software runs it. A broker that
+does not tell about the quorum still tells the rest. Without an active controller the rest is only what that broker last
+knew, of nodes that may be dead since: it is shown, and the command fails.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.cluster_connection import connect, error_text, fetch_topics
 from barnabas.cli.command_line import (
+    EXIT_FAILED,
     EXIT_OK,
     EXIT_USAGE,
     CommandError,
@@ -22,7 +24,7 @@ from barnabas.cli.command_line import (
     nearest,
 )
 from barnabas.cli.output import Column, comma_list, number, print_json, print_table
-from barnabas.net.frames import UnsupportedVersionError, WireError
+from barnabas.net.frames import AnswerTimeoutError, UnsupportedVersionError, WireError
 from barnabas.protocol import messages as m
 from barnabas.protocol import uuids
 from barnabas.protocol.api import ApiKey
@@ -40,6 +42,10 @@ if TYPE_CHECKING:
 METADATA_TOPIC = "__cluster_metadata"
 FENCED_BROKERS_SINCE = 2
 """The first version of DescribeCluster that lists fenced brokers, if it is asked to."""
+QUORUM_PATIENCE_S = 10.0
+"""A broker passes the question about the quorum on to the active controller, and waits for one: for longer than an
+election takes there is none."""
+NO_CONTROLLER = frozenset({Error.NOT_CONTROLLER, Error.NOT_LEADER_OR_FOLLOWER, Error.REQUEST_TIMED_OUT})
 UNKNOWN_OFFSET = -1
 NOTHING = "-"
 
@@ -60,6 +66,10 @@ COLUMNS = (
 
 class UnknownQuorumError(Exception):
     """The broker does not tell about the quorum; the message says why."""
+
+
+class NoControllerError(Exception):
+    """There is no active controller; the message says how that shows."""
 
 
 class QuorumView(NamedTuple):
@@ -115,6 +125,8 @@ class ClusterStatus(NamedTuple):
     quorum: QuorumView | None
     nodes: tuple[NodeStatus, ...]
     partitions: PartitionCounts
+    has_controller: bool = True
+    """Without an active controller everything else is what the broker last knew."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -136,7 +148,7 @@ def run(arguments: Sequence[str]) -> int:
         print_json(status_facts(status))
     else:
         print_table(COLUMNS, [node_row(node) for node in status.nodes], heading(status))
-    return EXIT_OK
+    return EXIT_OK if status.has_controller else EXIT_FAILED
 
 
 def overview() -> str:
@@ -147,12 +159,22 @@ def overview() -> str:
 
 def fetch_status(connection: Connection) -> ClusterStatus:
     cluster = describe_cluster(connection)
+    topics = fetch_topics(connection, None)
     quorum = None
+    has_controller = True
     try:
+        # Last, because a connection on which an answer is overdue is of no more use.
         quorum = describe_quorum(connection)
     except UnknownQuorumError as error:
         print(f"barnabas: nothing is known of the quorum: {error}", file=sys.stderr)
-    return make_status(cluster, quorum, fetch_topics(connection, None))
+    except NoControllerError as error:
+        has_controller = False
+        print(
+            f"barnabas: there is no active controller, as when no majority of the voters is up ({error}): nodes and "
+            f"partitions are shown as {connection.address} last knew them",
+            file=sys.stderr,
+        )
+    return make_status(cluster, quorum, topics)._replace(has_controller=has_controller)
 
 
 def describe_cluster(connection: Connection) -> m.DescribeClusterResponse:
@@ -168,22 +190,32 @@ def describe_quorum(connection: Connection) -> QuorumView:
     request = m.DescribeQuorumRequest
     topic = request.TopicData(topic_name=METADATA_TOPIC, partitions=[request.PartitionData(partition_index=0)])
     try:
-        response: m.DescribeQuorumResponse = connection.send(request(topics=[topic]))
+        response: m.DescribeQuorumResponse = connection.send(request(topics=[topic]), timeout_s=QUORUM_PATIENCE_S)
     except UnsupportedVersionError as error:
         raise UnknownQuorumError(str(error)) from error
-    if response.error_code != Error.NONE:
-        raise UnknownQuorumError(error_text(response.error_code, response.error_message))
+    except AnswerTimeoutError as error:
+        raise NoControllerError(str(error)) from error
+    require_quorum(response.error_code, response.error_message)
     partition = next((part for topic in response.topics for part in topic.partitions), None)
     if partition is None:
         raise UnknownQuorumError(f"{connection.address} described no partition of {METADATA_TOPIC}")
-    if partition.error_code != Error.NONE:
-        raise UnknownQuorumError(error_text(partition.error_code, partition.error_message))
+    require_quorum(partition.error_code, partition.error_message)
+    if partition.leader_id < 0:
+        raise NoControllerError(f"the quorum has no leader in epoch {partition.leader_epoch}")
     addresses = {
         node.node_id: join_address(node.listeners[0].host, node.listeners[0].port)
         for node in response.nodes
         if node.listeners
     }
     return QuorumView(partition, addresses)
+
+
+def require_quorum(code: int, message: str | None) -> None:
+    """Raises what an error in the answer about the quorum means."""
+    if code in NO_CONTROLLER:
+        raise NoControllerError(error_text(code, message))
+    if code != Error.NONE:
+        raise UnknownQuorumError(error_text(code, message))
 
 
 def make_status(
@@ -263,7 +295,7 @@ def directory_text(member: Replica | None) -> str | None:
 
 def heading(status: ClusterStatus) -> str:
     if status.quorum is None:
-        quorum = "quorum unknown"
+        quorum = "quorum unknown" if status.has_controller else "no active controller"
     else:
         partition = status.quorum.partition
         leader = "none" if partition.leader_id < 0 else partition.leader_id

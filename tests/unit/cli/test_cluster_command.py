@@ -18,6 +18,7 @@ from barnabas.ports import SystemClock, SystemDisk, SystemRandom
 from barnabas.protocol import messages as m
 from barnabas.protocol import uuids
 from barnabas.protocol.api import ApiKey
+from barnabas.protocol.errors import Error
 from barnabas.testing.node_process import Node
 from tests.peers import HOST, wait_until
 
@@ -122,6 +123,15 @@ def test_a_quorum_without_a_leader_is_called_so() -> None:
     status = make_status(four_nodes(), view, [])
     assert "quorum leader none, epoch 7" in cluster_command.heading(status)
     assert [node.lag for node in status.nodes] == [None] * 4
+
+
+def test_no_controller_is_told_apart_from_a_quorum_that_nobody_tells_about() -> None:
+    cluster_command.require_quorum(Error.NONE, None)
+    for error in (Error.NOT_CONTROLLER, Error.NOT_LEADER_OR_FOLLOWER, Error.REQUEST_TIMED_OUT):
+        with pytest.raises(cluster_command.NoControllerError, match=f"{error.name}: why"):
+            cluster_command.require_quorum(error, "why")
+    with pytest.raises(cluster_command.UnknownQuorumError, match="CLUSTER_AUTHORIZATION_FAILED"):
+        cluster_command.require_quorum(Error.CLUSTER_AUTHORIZATION_FAILED, None)
 
 
 def test_a_node_of_ours_tells_what_it_can(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
