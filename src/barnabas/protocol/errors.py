@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 from enum import IntEnum
-from functools import cache
-
-logger = logging.getLogger("barnabas.protocol")
 
 
 class Error(IntEnum):
@@ -151,10 +147,7 @@ class Error(IntEnum):
     @classmethod
     def _missing_(cls, value: object) -> Error | None:
         """Nodes and brokers newer than this one may have other codes: whatever they mean, the request has failed."""
-        if not isinstance(value, int):
-            return None
-        _report_unknown(value)
-        return cls.UNKNOWN_SERVER_ERROR
+        return cls.UNKNOWN_SERVER_ERROR if isinstance(value, int) else None
 
     @property
     def retriable(self) -> bool:
@@ -198,12 +191,6 @@ _RETRIABLE = frozenset(
         Error.SHARE_SESSION_LIMIT_REACHED,
     }
 )
-
-
-@cache
-def _report_unknown(code: int) -> None:
-    """Once for each code, as every partition of every answer may have it."""
-    logger.warning("error code %d is unknown, and is taken for UNKNOWN_SERVER_ERROR", code)
 
 
 class KafkaError(Exception):

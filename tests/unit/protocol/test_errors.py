@@ -19,10 +19,7 @@ def test_an_error_says_its_name_and_message() -> None:
     assert error.message == "topic 'a/b' has a slash"
 
 
-def test_a_code_that_only_newer_nodes_know_is_an_unknown_error_and_reported_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    assert Error(29_999) is Error(29_999) is Error.UNKNOWN_SERVER_ERROR
-    assert caplog.text.count("error code 29999 is unknown") == 1
-    with pytest.raises(ValueError, match="'NONE' is not a valid Error"):
-        Error("NONE")  # type: ignore[arg-type]
+def test_a_code_that_only_newer_nodes_know_is_an_unknown_error() -> None:
+    assert Error(29_999) is Error.UNKNOWN_SERVER_ERROR
+    with pytest.raises(ValueError, match="no code"):
+        Error("no code")  # type: ignore[arg-type]
