@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.log.folder import checkpoints
 from barnabas.log.folder.checkpoints import TopicPartition
-from barnabas.log.folder.deletion import remove_partition_folder
+from barnabas.log.folder.deletion import remove_partition_folder, unlink_if_there
 from barnabas.log.folder.meta_properties import read_meta_properties, write_meta_properties
 from barnabas.log.partition_log import PRODUCER_ID_EXPIRATION_MS, PartitionLog
 from barnabas.log.segments.file_names import DELETE_FOLDER, STRAY_FOLDER, parse_folder, partition_folder
@@ -200,8 +200,8 @@ class DataDir:
         path = f"{self.path}/{checkpoints.UNREPLICATED_TXNS}"
         if offsets:
             checkpoints.write_offsets(self._disk, path, offsets)
-        elif self._disk.exists(path):
-            self._disk.unlink(path)
+        else:
+            unlink_if_there(self._disk, path)
 
     def write_recovery_points(self, offsets: Mapping[TopicPartition, int]) -> None:
         self._write_offsets(checkpoints.RECOVERY_POINTS, offsets)
