@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,6 @@ from barnabas.node import process
 from barnabas.raft.folder.metadata_batches import NewerMetadataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from barnabas.config.broker_config import BrokerConfig
@@ -30,15 +28,6 @@ listeners=PLAINTEXT://127.0.0.1:19092,CONTROLLER://127.0.0.1:19093
 log.dirs=/from/the/file
 num.partitions=5
 """
-
-
-@pytest.fixture(autouse=True)
-def logging_as_it_was() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 @pytest.fixture

@@ -133,10 +133,11 @@ class AnswerEncoder:
     async def topics(self, image: MetadataImage, topics: Sequence[TopicImage]) -> bytes:
         """The encoded topics, in their order and without their count."""
         fragments = self._fragments_for(image)
+        if len(topics) > SLICE_UNITS:
+            return await self._encode_much(fragments, topics)
         missing = [topic for topic in topics if fragments.get(topic) is None]
         if len(topics) + sum(len(topic.partitions) for topic in missing) > SLICE_UNITS:
-            async with self._lock:
-                return b"".join(await self._encode_in_slices(fragments, topics))
+            return await self._encode_much(fragments, topics)
         for topic in missing:
             self._encode_topic(fragments, topic)
         fragments.sweep(image.topics)
@@ -195,6 +196,10 @@ class AnswerEncoder:
             # Encoding in progress goes on with the old fragments, which are dropped when it is done.
             self._fragments = Fragments(ClusterView(image.brokers, self._form.listener_name))
         return self._fragments
+
+    async def _encode_much(self, fragments: Fragments, topics: Iterable[TopicImage]) -> bytes:
+        async with self._lock:
+            return b"".join(await self._encode_in_slices(fragments, topics))
 
     async def _encode_in_slices(self, fragments: Fragments, topics: Iterable[TopicImage]) -> list[bytes]:
         encoded = []
