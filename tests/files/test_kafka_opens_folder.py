@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 from tools.apache_kafka import KafkaNode
 
+from barnabas.protocol.errors import Error
 from barnabas.testing.node_process import Node
 from tests.clients.adapter import consume, values
 from tests.clients.with_confluent import ConfluentClient
 from tests.files.conftest import PARTITIONS
 from tests.peers import wait_until
+from tests.wire.batches import batch
+from tests.wire.connection import Connection
+from tests.wire.requests import create_topic, fetch, produce
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,3 +72,17 @@ def test_barnabas_goes_on_where_kafka_left_off(folder: Folder, tmp_path: Path) -
         received = consume(client, folder.topic, 5, start=end, partition=1)
         assert [r.value for r in received] == [m.value for m in values(5)]
         check(client, folder)
+
+
+@pytest.mark.timeout(240)
+def test_kafka_knows_the_last_batch_of_a_producer_and_what_comes_next(tmp_path: Path) -> None:
+    """Our snapshots of producers hold more than Kafka reads."""
+    with Node(tmp_path / "data") as node, Connection(node.port) as connection:
+        topic = create_topic(connection, "t")
+        sent = [batch([b"a"], producer_id=7, producer_epoch=0, base_sequence=sequence) for sequence in range(6)]
+        assert [produce(connection, topic, each).base_offset for each in sent[:4]] == [0, 1, 2, 3]
+    with KafkaNode(tmp_path / "data") as kafka, Connection(kafka.port) as connection:
+        wait_until(lambda: fetch(connection, topic).error_code == Error.NONE, "the partition has a leader")
+        assert produce(connection, topic, sent[5]).error_code == Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert [produce(connection, topic, each).base_offset for each in sent[3:]] == [3, 4, 5]
+        assert "corrupt" not in kafka.log.lower()

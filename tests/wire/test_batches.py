@@ -10,6 +10,7 @@ import pytest
 
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
+from tests.peers import wait_until
 from tests.wire import batches
 from tests.wire.batches import batch
 from tests.wire.connection import ClosedError, Connection
@@ -28,7 +29,7 @@ from tests.wire.requests import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.peers import PeerKind
+    from tests.peers import Peer, PeerKind
 
 DAY_MS = 86_400_000
 NOW_MS = int(time.time() * 1000)
@@ -202,6 +203,31 @@ def test_a_batch_sent_again_is_acknowledged_with_its_first_offset(connection: Co
     assert [send(sequence) for sequence in (0, 8, 4)] == [(Error.NONE, n) for n in (0, 8, 4)]
     assert send(10) == (Error.NONE, 10)
     assert list_offsets(connection, wire_topic, LATEST).offset == 12
+
+
+def test_batches_sent_again_are_recognised_after_a_clean_restart(
+    fresh_node: Peer, topic: str, peer_kind: PeerKind
+) -> None:
+    """Kafka's snapshots of producers have room for the last batch only."""
+    with Connection(fresh_node.port) as connection:
+        made = create_topic(connection, topic)
+        producer_id, epoch = new_producer(connection)
+        sent = [
+            batch([b"a", b"b"], producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+            for sequence in (0, 2, 4)
+        ]
+        assert [produce(connection, made, each).base_offset for each in sent] == [0, 2, 4]
+    fresh_node.stop()
+    fresh_node.start()
+    with Connection(fresh_node.port) as connection:
+        wait_until(lambda: fetch(connection, made).error_code == Error.NONE, "the partition has a leader")
+        answers = [produce(connection, made, each) for each in sent]
+        if peer_kind == "kafka":
+            gap = Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+            assert [Error(each.error_code) for each in answers] == [gap, gap, Error.NONE]
+        else:
+            assert [each.base_offset for each in answers] == [0, 2, 4]
+        assert list_offsets(connection, made, LATEST).offset == 6
 
 
 def test_sequences_follow_one_another(connection: Connection, wire_topic: Topic) -> None:

@@ -1,4 +1,5 @@
-"""A folder that Apache Kafka 4.3.1 wrote (`kafka_files`): ours are the same files, byte for byte.
+"""A folder that Apache Kafka 4.3.1 wrote (`kafka_files`): ours are the same files, byte for byte, but for the earlier
+batches of producers that our snapshots hold in addition.
 
 It holds lz4 batches of an idempotent producer with timestamps out of order, two rolls by time, a committed and two
 aborted transactions; `index.interval.bytes` was 700 and `segment.ms` 1000, and the broker was stopped cleanly.
@@ -15,6 +16,7 @@ import pytest
 from barnabas.config.topic_config import TopicConfig
 from barnabas.log.folder.checkpoints import read_topic_id
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.producers.producer_snapshot import decode_snapshot, encode_snapshot
 from barnabas.ports import SystemDisk
 from barnabas.protocol.batch import iter_headers
 
@@ -29,7 +31,17 @@ START_MS = 1_700_000_000_000
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in folder.iterdir()}
+    return {
+        file.name: as_kafka_writes_it(file.read_bytes()) if file.suffix == ".snapshot" else file.read_bytes()
+        for file in folder.iterdir()
+    }
+
+
+def as_kafka_writes_it(snapshot: bytes) -> bytes:
+    producers = dict(decode_snapshot(snapshot))
+    for entry in producers.values():
+        del entry.batches[:-1]
+    return encode_snapshot(producers)
 
 
 def open_log(folder: Path, clock: ManualClock, *, clean_shutdown: bool) -> PartitionLog:

@@ -1,11 +1,19 @@
 """Producer state in a file: `<offset>.snapshot` holds what was known of all producers before that offset.
 
 One is written when a segment begins and when the log is closed; opening a log loads the newest and replays only the
-batches after it. The format has room for the last batch of each producer only.
+batches after it.
 
     version int16 = 1 · crc-32c of all that follows uint32 · count int32 · entries:
     producer id int64 · epoch int16 · last sequence int32 · last offset int64 · offset delta int32
     · timestamp int64 · coordinator epoch int32 · first offset of the open transaction int64, -1 without one
+
+Kafka's format ends here and has room for the last batch of each producer only. A producer that has several on their way
+when a broker stops may send them all again, to a broker that has just been started: if it knew the last one only, it
+would refuse the others as out of order, and there are clients that then write them once more. So the earlier batches
+follow, oldest first, in bytes that Kafka checks and does not read:
+
+    producer id int64 · first sequence int32 · last sequence int32 · first offset int64 · last offset int64
+    · timestamp int64
 """
 
 from __future__ import annotations
@@ -26,6 +34,7 @@ VERSION = 1
 _HEAD = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
 _ENTRY = struct.Struct(">qhiqiqiq")
+_EARLIER_BATCH = struct.Struct(">qiiqqq")
 
 
 class CorruptSnapshotError(Exception):
@@ -46,6 +55,9 @@ def encode_snapshot(producers: Mapping[int, ProducerEntry]) -> bytes:
             entry.coordinator_epoch,
             entry.txn_first_offset,
         )
+    for producer_id, entry in producers.items():
+        for batch in entry.batches[:-1]:
+            body += _EARLIER_BATCH.pack(producer_id, *batch)
     return _HEAD.pack(VERSION, crc32c(body)) + body
 
 
@@ -59,10 +71,23 @@ def decode_snapshot(data: bytes) -> list[tuple[int, ProducerEntry]]:
         raise CorruptSnapshotError(f"Snapshot contained an unknown file version {version}")
     if crc != crc32c(data[_HEAD.size :]):
         raise CorruptSnapshotError(f"Snapshot is corrupt (CRC is no longer valid). Stored crc: {crc}")
-    entries = data[_HEAD.size + _COUNT.size :]
-    if len(entries) != count * _ENTRY.size:
-        raise CorruptSnapshotError(f"{len(entries)} bytes do not hold {count} producers")
-    return [_decode_entry(*fields) for fields in _ENTRY.iter_unpack(entries)]
+    entries_at = _HEAD.size + _COUNT.size
+    earlier_at = entries_at + count * _ENTRY.size
+    if count < 0 or len(data) < earlier_at or (len(data) - earlier_at) % _EARLIER_BATCH.size:
+        raise CorruptSnapshotError(f"{len(data) - entries_at} bytes do not hold {count} producers")
+    entries = [_decode_entry(*fields) for fields in _ENTRY.iter_unpack(data[entries_at:earlier_at])]
+    _add_earlier_batches(dict(entries), data[earlier_at:])
+    return entries
+
+
+def _add_earlier_batches(producers: Mapping[int, ProducerEntry], data: bytes) -> None:
+    earlier: dict[int, list[RememberedBatch]] = {}
+    for producer_id, *batch in _EARLIER_BATCH.iter_unpack(data):
+        earlier.setdefault(producer_id, []).append(RememberedBatch(*batch))
+    for producer_id, batches in earlier.items():
+        if producer_id not in producers:
+            raise CorruptSnapshotError(f"there are batches of producer {producer_id}, which is not in it")
+        producers[producer_id].batches[:0] = batches
 
 
 def _decode_entry(

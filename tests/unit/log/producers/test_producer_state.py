@@ -16,6 +16,7 @@ from barnabas.log.producers.producer_state import (
     RememberedBatch,
 )
 from barnabas.protocol.batch import build_batch
+from barnabas.protocol.checksum import crc32c
 from barnabas.protocol.control_records import ControlRecordType, encode_end_transaction
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.record import Record
@@ -94,7 +95,8 @@ def test_producers_survive_a_restart(tmp_path: Path, clock: ManualClock, clean_s
 
     log = reopen(log, clock, clean_shutdown=clean_shutdown)
 
-    assert append(log, sequence=7) == 7, "repeated"
+    assert [append(log, sequence=sequence) for sequence in range(3, 8)] == [3, 4, 5, 6, 7], "repeated"
+    assert append(log, sequence=2) is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert append(log, sequence=9) is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert append(log, sequence=8) == 11
     assert append(log, producer_id=200, epoch=4, sequence=17, count=3) == 8, "repeated"
@@ -247,7 +249,11 @@ def test_a_snapshot_of_kafkas_reads_and_writes_the_same() -> None:
 
 def test_a_snapshot_reads_back() -> None:
     wrapped = entry(epoch=0, last_timestamp=50)
-    wrapped.batches.append(RememberedBatch(SEQUENCE_MAX, 1, 10, 12, 50))
+    wrapped.batches += [
+        RememberedBatch(SEQUENCE_MAX - 4, SEQUENCE_MAX - 4, 3, 3, 20),
+        RememberedBatch(SEQUENCE_MAX - 3, SEQUENCE_MAX - 1, 7, 9, 40),
+        RememberedBatch(SEQUENCE_MAX, 1, 10, 12, 50),
+    ]
     marked = entry(epoch=1, coordinator_epoch=9, last_timestamp=60)
     open_txn = entry(epoch=1, last_timestamp=70, txn_first_offset=33)
     read = dict(decode_snapshot(encode_snapshot({1: wrapped, 2: marked, 3: open_txn})))
@@ -258,10 +264,19 @@ def test_a_snapshot_reads_back() -> None:
     assert state.first_unstable_offset() == 33
 
 
-@pytest.mark.parametrize("damage", ["empty", "cut", "flipped", "version", "count"])
+def with_checksum(body: bytes) -> bytes:
+    return b"\0\1" + crc32c(body).to_bytes(4, "big") + body
+
+
+@pytest.mark.parametrize(
+    "damage", ["empty", "cut", "flipped", "version", "count", "earlier batch cut", "batch of nobody", "negative count"]
+)
 def test_a_damaged_snapshot_is_recognised(damage: str) -> None:
     good = encode_snapshot({1: entry(epoch=0)})
     bad = {
+        "earlier batch cut": with_checksum(good[6:] + bytes(39)),
+        "batch of nobody": with_checksum(good[6:] + bytes(40)),
+        "negative count": with_checksum(b"\xff" * 4),
         "empty": b"",
         "cut": good[:-1],
         "flipped": good[:-1] + bytes([good[-1] ^ 1]),
