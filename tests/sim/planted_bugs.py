@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy as copying
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest.mock import patch
@@ -12,6 +13,8 @@ from barnabas.controller.decisions import broker_registrations
 from barnabas.groups.classic.classic_group import ClassicGroup
 from barnabas.groups.consumer import heartbeat
 from barnabas.groups.consumer.reconciliation import reconcile
+from barnabas.log.producers import producer_snapshot
+from barnabas.log.producers.producer_snapshot import encode_snapshot
 from barnabas.log.producers.producer_state import ProducerState
 from barnabas.metadata import replay
 from barnabas.metadata.conversions import merge
@@ -26,8 +29,9 @@ from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.testing.simulator.load.mixed_load import Mix
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from barnabas.log.producers.producer_state import ProducerEntry
     from barnabas.raft.consensus.node_state import NodeState
 
 
@@ -121,6 +125,14 @@ copy_from_leader = ReplicaManager._copy_from_leader
 
 def forgets_producers(producers: ProducerState, header: Any, batch: memoryview) -> None:
     return None
+
+
+def last_batches_only(producers: Mapping[int, ProducerEntry]) -> bytes:
+    kept = {}
+    for producer_id, entry in producers.items():
+        kept[producer_id] = copied = copying.copy(entry)
+        copied.batches = entry.batches[-1:]
+    return encode_snapshot(kept)
 
 
 def takes_everything_again(producers: ProducerState, *arguments: Any, **options: Any) -> None:
@@ -264,6 +276,16 @@ BUGS = [
         PRODUCERS,
         seeds=40,
         took=12,
+    ),
+    PlantedBug(
+        "a clean stop leaves the last batch of a producer only",
+        ((producer_snapshot, "encode_snapshot", last_batches_only),),
+        "no duplicate of an idempotent producer",
+        ("rolling restart", "resets", "cut", "slow network"),
+        PRODUCERS,
+        seeds=10,
+        took=2,
+        seconds=60.0,
     ),
     PlantedBug(
         "a batch that comes again is appended again",

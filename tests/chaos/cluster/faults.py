@@ -66,6 +66,20 @@ class Scene:
         led = [each.leader for each in view.partitions if each.topic == self.topic] if view is not None else []
         return self.chance.choice([each for each in led if each in self.nodes.ids] or self.nodes.ids)
 
+    def leaders_and_followers(self) -> list[tuple[int, int]]:
+        """Of all partitions: who leads, and who copies from it."""
+        view = self.nodes.view()
+        partitions = view.partitions if view is not None else ()
+        return sorted(
+            {
+                (at.leader, copy)
+                for at in partitions
+                if at.leader in at.in_sync
+                for copy in at.in_sync
+                if copy != at.leader
+            }
+        )
+
     def controller(self) -> int:
         return self.nodes.quorum_leader() or self.any()
 
@@ -153,9 +167,11 @@ def cut_from_controller(scene: Scene) -> Fault:
 
 
 def cut_replication(scene: Scene) -> Fault:
-    """Two brokers that have lost each other, while both reach the controller."""
+    """A leader and a follower that have lost each other, while both reach the controller. Two brokers of which neither
+    copies from the other would not notice."""
     nodes, controller = scene.nodes, scene.controller()
-    one, two = scene.chance.sample(nodes.others(controller), 2)
+    pairs = [pair for pair in scene.leaders_and_followers() if controller not in pair]
+    one, two = scene.chance.choice(pairs) if pairs else scene.chance.sample(nodes.others(controller), 2)
     ways = ((one, two), (two, one))
     return Fault(
         "cut between two brokers",
@@ -164,7 +180,7 @@ def cut_replication(scene: Scene) -> Fault:
         begin=lambda: nodes.links.cut(*ways),
         heal=lambda: nodes.links.heal(*ways),
         hold_s=scene.between(BEYOND_LAG_S),
-        signs=(Sign("not caught up for more than|failed, retrying|fencing broker", tuple(nodes.ids)),),
+        signs=(Sign("not caught up for more than|failed, retrying|fencing broker", tuple(nodes.ids)),) if pairs else (),
     )
 
 

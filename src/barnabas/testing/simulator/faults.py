@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import errno
 import random
-from collections import Counter
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.config.cluster_layout import NODES_FOR_MIN_ISR_OF_TWO
@@ -41,6 +41,8 @@ RESTART_S: Final = 1.0
 RESET_EVERY_S: Final = 0.7
 LOOK_EVERY_S: Final = 0.001
 """How often those look who wait for a moment: what is decided there takes as long to be heard of elsewhere."""
+TURN_EVERY_S: Final = 0.05
+"""How often it is looked whether the next node may be restarted."""
 SLOW_DISK_S: Final = (0.05, 1.0)
 CLOCK_OFF_MS_MAX: Final = 45 * 60 * 1000
 """Less than what a record may be ahead of its leader (`log.message.timestamp.after.max.ms`, an hour)."""
@@ -271,6 +273,33 @@ class Faults:
         once()
         return end
 
+    def restart_in_turn(self, nodes: Iterable[SimulatedNode]) -> End:
+        """Stops nodes cleanly, each as soon as the one before has been started again and is in sync. Those that have
+        not had their turn when the fault ends are left alone."""
+        waiting = deque(nodes)
+        is_over = False
+
+        def go_on(last: SimulatedNode | None, last_life: int) -> None:
+            if is_over:
+                return
+            if last is None or (last.life > last_life and is_in_sync(self.cluster, last)):
+                if not waiting:
+                    return
+                last = waiting.popleft()
+                last_life = last.life
+                if last.is_up:
+                    self.note(f"clean stop of {last.name}, whose turn it is")
+                    last.stop()
+                    self._after_each()
+            self.cluster.scheduler.call_later(TURN_EVERY_S, go_on, last, last_life)
+
+        def end() -> None:
+            nonlocal is_over
+            is_over = True
+
+        go_on(None, 0)
+        return end
+
     def once_a_replica_joins(self, then: Callable[[Joined], End]) -> End:
         """Has something happen in the moment in which a replica of a partition is in sync again, and its leader may not
         have heard of that yet; nothing if nobody joins before the end."""
@@ -412,6 +441,13 @@ def stop(faults: Faults, chance: random.Random) -> End:
     return faults.down(node, node.stop)
 
 
+def roll(faults: Faults, chance: random.Random) -> End:
+    nodes = list(faults.cluster.nodes.values())
+    chance.shuffle(nodes)
+    faults.note(f"rolling restart of {', '.join(node.name for node in nodes)}")
+    return faults.restart_in_turn(nodes)
+
+
 def slow_disk(faults: Faults, chance: random.Random) -> End:
     node = faults.some_node(chance)
     faults.note(f"slow disk at {node.name}")
@@ -538,6 +574,7 @@ KINDS: Final[dict[str, Kind]] = {
     "power loss": Kind(lose_power, 4, 0.5, 12),
     "pause": Kind(pause, 3, 0.5, 12),
     "clean stop": Kind(stop, 2, 1, 10),
+    "rolling restart": Kind(roll, 2, 8, 30),
     "slow disk": Kind(slow_disk, 2, 2, 12),
     "full disk": Kind(full_disk, 2, 1, 8),
     "failed sync": Kind(failed_sync, 1, 1, 6),

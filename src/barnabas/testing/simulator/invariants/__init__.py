@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.testing.simulator.invariants.committed_logs import CommittedLogs
+from barnabas.testing.simulator.invariants.complaints import NobodyComplains
 from barnabas.testing.simulator.invariants.groups import (
     CommittedOffsetsAreKept,
     OneOwnerPerEpoch,
@@ -47,4 +48,5 @@ def all_invariants(history: History) -> list[Invariant]:
         OneOwnerPerGeneration(history),
         OneOwnerPerEpoch(history),
         CommittedOffsetsAreKept(history),
+        NobodyComplains(history),
     ]

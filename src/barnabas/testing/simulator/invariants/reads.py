@@ -23,7 +23,6 @@ class ShownStaysReadable:
         self._history = history
         self._committed = committed
         self._reads = 0
-        self._complaints = 0
 
     def observe(self, cluster: SimulatedCluster) -> None:  # noqa: ARG002 (others look at the nodes)
         reads = self._history.reads
@@ -31,11 +30,6 @@ class ShownStaysReadable:
             if read.records:
                 self._check(read)
         self._reads = len(reads)
-        complaints = self._history.complaints
-        for complaint in complaints[self._complaints :]:
-            if complaint.promise == self.name:
-                raise Violation(self.name, f"{complaint.found}, at {complaint.at_s:.3f} s")
-        self._complaints = len(complaints)
 
     def finish(self, cluster: SimulatedCluster) -> None:
         self.observe(cluster)

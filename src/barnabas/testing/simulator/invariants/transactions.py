@@ -96,7 +96,6 @@ class TransactionsAreAtomic:
         self._reads = 0
         self._undecided: list[Read] = []
         """Of committed data, which the logs are not known well enough to judge."""
-        self._complaints = 0
 
     def observe(self, cluster: SimulatedCluster) -> None:  # noqa: ARG002 (others look at the nodes)
         self._verdicts.update()
@@ -108,11 +107,6 @@ class TransactionsAreAtomic:
         self._undecided += [each for each in reads[self._reads :] if each.is_committed_only and each.records]
         self._reads = len(reads)
         self._undecided = [read for read in self._undecided if not self._is_proper(read)]
-        complaints = self._history.complaints
-        for complaint in complaints[self._complaints :]:
-            if complaint.promise == self.name:
-                raise Violation(self.name, f"{complaint.found}, at {complaint.at_s:.3f} s")
-        self._complaints = len(complaints)
 
     def finish(self, cluster: SimulatedCluster) -> None:
         self.observe(cluster)

@@ -8,9 +8,8 @@ may be refused or lost while the next one is taken. A batch whose fate is unknow
 up, with everything behind it: the lane takes a new producer id, for the next sequence may or may not be the one that
 the leader expects.
 
-The same goes for a batch that is refused as out of order though all before it are acknowledged. A leader remembers
-five batches of a producer, but only the last of them after a clean restart, as Kafka does: one that comes again may be
-in the log without being known any more.
+A batch that is refused as out of order though all before it are acknowledged is a reason to complain: nothing is
+missing before it, so it is in the log, and a leader that does not know it any more makes clients write it again.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from barnabas.net.frames import WireError
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 from barnabas.testing.simulator.load.batches import OutgoingBatch, attempt, make_batch
-from barnabas.testing.simulator.load.history import Fate
+from barnabas.testing.simulator.load.history import Complaint, Fate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -143,9 +142,20 @@ class _Lane:
                 continue
             if error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER:
                 if waiting[0] is batch:
-                    return False  # see the module's docstring
+                    self._complain(batch)
+                    return False
             elif error is not None and not error.retriable:
                 batch.sent.fate = Fate.REFUSED
                 return False
         now_s = self._client.now_s
         return not waiting or now_s - waiting[0].first_sent_s < DELIVERY_TIMEOUT_S
+
+    def _complain(self, batch: OutgoingBatch) -> None:
+        self._history.complaints.append(
+            Complaint(
+                "no duplicate of an idempotent producer",
+                f"{self._partition}: {batch.sent} were refused {self._client.name} as out of order, though all before"
+                " them are acknowledged",
+                self._client.now_s,
+            )
+        )
