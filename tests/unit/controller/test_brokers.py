@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,6 +13,9 @@ from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 from barnabas.protocol.uuids import Uuid
 from tests.unit.controller.cluster import Cluster, directory
+
+if TYPE_CHECKING:
+    from barnabas.metadata.image import TopicImage
 
 
 def names(records: list[Any]) -> list[str]:
@@ -244,25 +247,48 @@ def test_cordoned_directories_are_written_once() -> None:
     assert cluster.last == []
 
 
+def assignment(
+    cluster: Cluster, broker_id: int, topic: TopicImage, directory_id: Uuid
+) -> m.AssignReplicasToDirsRequest:
+    """The topic's first partition is in this directory."""
+    assign = m.AssignReplicasToDirsRequest
+    partitions = [assign.PartitionData(partition_index=0)]
+    topics = [assign.TopicData(topic_id=topic.topic_id, partitions=partitions)]
+    return assign(
+        broker_id=broker_id,
+        broker_epoch=cluster.state.brokers[broker_id].epoch,
+        directories=[assign.DirectoryData(id=directory_id, topics=topics)],
+    )
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_the_last_leader_does_not_return_with_another_disk_if_others_have_its_records(replicas: int) -> None:
+    cluster = Cluster(brokers=2)
+    topic = cluster.create_topic("t", factor=replicas)
+    last = cluster.partition("t").replicas[-1]
+    other = 3 - last
+    cluster.now_ms += 9001
+    cluster.heartbeat(last)
+    cluster.expire_sessions()
+    assert (cluster.partition("t").leader, cluster.partition("t").isr) == (last, (last,))
+    cluster.now_ms += 9001
+    cluster.expire_sessions()
+    cluster.start_broker(last, log_dirs=[directory(11)])
+    before = cluster.partition("t")
+    assert (before.leader, before.isr, before.elr, before.last_known_elr) == (NO_LEADER, (), (), (last,))
+    cluster.send(assignment(cluster, last, topic, directory(11)))
+    cluster.start_broker(other)
+    partition = cluster.partition("t")
+    assert partition.directory_of(last) == directory(11)
+    assert partition.last_known_elr == ()
+    assert partition.leader == (last if replicas == 1 else NO_LEADER)
+
+
 def test_replicas_in_a_directory_that_went_offline_lose_their_leadership() -> None:
     cluster = Cluster(brokers=0)
     cluster.start_broker(1, log_dirs=[directory(1), directory(11)])
     topic = cluster.create_topic("t")
-    assign = m.AssignReplicasToDirsRequest
-    cluster.send(
-        assign(
-            broker_id=1,
-            broker_epoch=cluster.state.brokers[1].epoch,
-            directories=[
-                assign.DirectoryData(
-                    id=directory(11),
-                    topics=[
-                        assign.TopicData(topic_id=topic.topic_id, partitions=[assign.PartitionData(partition_index=0)])
-                    ],
-                )
-            ],
-        )
-    )
+    cluster.send(assignment(cluster, 1, topic, directory(11)))
     assert cluster.partition("t").directories == (directory(11),)
     cluster.heartbeat(1, offline_log_dirs=[directory(11)])
     assert cluster.partition("t").leader == NO_LEADER

@@ -55,6 +55,8 @@ class Target(NamedTuple):
     """New directories by broker."""
     lost_broker_id: int | None = None
     """A broker that stopped without a clean shutdown and so may lack committed records."""
+    emptied_broker_id: int | None = None
+    """A broker whose replica begins anew, because the directory that it was in is gone."""
 
 
 class Rules(NamedTuple):
@@ -106,6 +108,7 @@ def change_partition(
     """The record that takes the partition to `target` and elects a leader by the rules; None if nothing changes."""
     wanted = _complete_reassignment(_wanted(partition, target))
     wanted = _with_eligible(wanted, partition, target, rules)
+    wanted = _without_emptied(wanted, target)
     elected = _elect(wanted, partition, rules)
     after = _with_leader(wanted, elected, partition, rules)
     if after == partition:
@@ -176,6 +179,14 @@ def _with_eligible(wanted: PartitionImage, before: PartitionImage, target: Targe
     return wanted._replace(elr=tuple(replica for replica in candidates if replica != target.lost_broker_id))
 
 
+def _without_emptied(wanted: PartitionImage, target: Target) -> PartitionImage:
+    """The last leader does not return with an empty log, to which the others would cut theirs; unless nobody else has
+    any."""
+    if target.emptied_broker_id in wanted.last_known_elr and len(wanted.replicas) > 1:
+        return wanted._replace(last_known_elr=())
+    return wanted
+
+
 def _elect(wanted: PartitionImage, before: PartitionImage, rules: Rules) -> _Elected:
     def is_valid(replica: int) -> bool:
         pool = wanted.isr or wanted.elr
@@ -186,7 +197,7 @@ def _elect(wanted: PartitionImage, before: PartitionImage, rules: Rules) -> _Ele
     for replica in (before.leader, *wanted.replicas):
         if is_valid(replica):
             return _Elected(replica)
-    last_leader = _last_known_leader(wanted, before, rules)
+    last_leader = _last_known_leader(wanted, rules)
     if last_leader is not None:
         return _Elected(last_leader, is_unclean=True)
     if rules.election is Election.UNCLEAN:
@@ -196,10 +207,10 @@ def _elect(wanted: PartitionImage, before: PartitionImage, rules: Rules) -> _Ele
     return _Elected(NO_LEADER)
 
 
-def _last_known_leader(wanted: PartitionImage, before: PartitionImage, rules: Rules) -> int | None:
-    if not rules.is_elr_enabled or wanted.isr or wanted.elr or len(before.last_known_elr) != 1:
+def _last_known_leader(wanted: PartitionImage, rules: Rules) -> int | None:
+    if not rules.is_elr_enabled or wanted.isr or wanted.elr or len(wanted.last_known_elr) != 1:
         return None
-    return before.last_known_elr[0] if rules.may_lead(before.last_known_elr[0]) else None
+    return wanted.last_known_elr[0] if rules.may_lead(wanted.last_known_elr[0]) else None
 
 
 def _with_leader(wanted: PartitionImage, elected: _Elected, before: PartitionImage, rules: Rules) -> PartitionImage:
@@ -222,7 +233,7 @@ def _last_known(before: PartitionImage, after: PartitionImage) -> tuple[int, ...
     if after.leader != NO_LEADER:
         return ()
     if after.isr == before.isr or after.isr or before.last_known_elr == (before.leader,):
-        return before.last_known_elr
+        return after.last_known_elr
     return (before.leader,)
 
 
