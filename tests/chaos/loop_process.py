@@ -110,7 +110,7 @@ class LoopProcess:
     def end(self) -> int:
         """Ask it to end after the transaction it is in; its exit code. One that does not shows where it hangs.
 
-        It is asked more than once, because a worker that begins anew has not heard it.
+        It is asked more than once, because a worker that was about to begin anew has forgotten it.
         """
         deadline = time.monotonic() + END_S
         while self.is_running() and time.monotonic() < deadline:
@@ -261,7 +261,11 @@ def _go_with_the_test() -> None:
 
 
 def _begin_anew(argument: str) -> NoReturn:
-    """The same process with another program, as nothing else is sure to end a producer's threads."""
+    """The same process with another program, as nothing else is sure to end a producer's threads.
+
+    SIGTERM waits until that program can take it: by default it would end the process, as if by a failure.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     os.execv(sys.executable, [sys.executable, "-X", "faulthandler", "-m", "tests.chaos.loop_process", argument])
 
 
@@ -277,6 +281,7 @@ def main(argument: str) -> None:
     threading.Thread(target=_go_with_the_test, daemon=True).start()
     worker = _Worker(LoopOptions(**json.loads(argument)))
     signal.signal(signal.SIGTERM, worker.end)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     threading.Thread(target=_watch, args=(worker, argument), daemon=True).start()
     try:
         worker.run()

@@ -45,7 +45,8 @@ class Workers:
 
     def end(self) -> None:
         assert all(each.is_running() for each in self._processes), "a worker has ended by itself"
-        assert [each.end() for each in self._processes] == [0] * len(self._processes)
+        codes = [each.end() for each in self._processes]
+        assert not any(codes), f"workers ended with {codes}"
 
     def kill(self) -> None:
         for each in self._processes:
