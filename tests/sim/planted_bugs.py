@@ -280,7 +280,7 @@ BUGS = [
     PlantedBug(
         "a clean stop leaves the last batch of a producer only",
         ((producer_snapshot, "encode_snapshot", last_batches_only),),
-        "no duplicate of an idempotent producer",
+        "a batch that comes again is recognised",
         ("rolling restart", "resets", "cut", "slow network"),
         PRODUCERS,
         seeds=10,

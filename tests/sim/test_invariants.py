@@ -15,7 +15,12 @@ from barnabas.testing.simulator.invariants.groups import (
     OneOwnerPerGeneration,
 )
 from barnabas.testing.simulator.invariants.reads import ShownStaysReadable
-from barnabas.testing.simulator.invariants.records import AcknowledgedRecordsAreKept, NoDuplicates, OrderIsKept
+from barnabas.testing.simulator.invariants.records import (
+    AcknowledgedRecordsAreKept,
+    NoDuplicates,
+    OrderIsKept,
+    RepeatedBatchesAreKnown,
+)
 from barnabas.testing.simulator.invariants.transactions import TransactionsAreAtomic
 from barnabas.testing.simulator.invariants.watermarks import WatermarksNeverFall
 from barnabas.testing.simulator.load.history import (
@@ -26,6 +31,7 @@ from barnabas.testing.simulator.load.history import (
     OffsetCommit,
     OffsetsSeen,
     Read,
+    Refusal,
     SentBatch,
     TopicPartition,
     Transaction,
@@ -165,6 +171,25 @@ def test_a_sequence_that_comes_twice_is_a_duplicate(cluster: SimulatedCluster, c
     commit(committed, P0, a_batch(0, 0, producer=7), a_batch(1, 1, producer=7), a_batch(2, 1, producer=7))
     keeps(OrderIsKept(committed), cluster)
     breaks(NoDuplicates(committed), cluster, "t-0, offset 2", "sequence 2 is due")
+
+
+def test_a_leader_may_not_refuse_what_is_in_its_log(
+    cluster: SimulatedCluster, history: History, committed: CommittedLogs
+) -> None:
+    batch = a_batch(0, 0, producer=7)
+    history.refusals.append(Refusal(sent(P0, batch), "producer", NODE, EPOCH, 5.0))
+    keeps(RepeatedBatchesAreKnown(history, committed), cluster)
+    commit(committed, P0, batch)
+    breaks(RepeatedBatchesAreKnown(history, committed), cluster, "t-0, offset 0", "node 1", "at 5.000 s")
+
+
+def test_a_leader_that_was_replaced_may_lack_what_its_successor_has(
+    cluster: SimulatedCluster, history: History, committed: CommittedLogs
+) -> None:
+    batch = a_batch(0, 0, producer=7)
+    history.refusals.append(Refusal(sent(P0, batch), "producer", NODE, EPOCH - 1, 5.0))
+    commit(committed, P0, batch)
+    keeps(RepeatedBatchesAreKnown(history, committed), cluster)
 
 
 def test_a_sequence_before_its_turn_breaks_the_order(cluster: SimulatedCluster, committed: CommittedLogs) -> None:

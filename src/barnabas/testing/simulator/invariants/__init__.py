@@ -13,7 +13,12 @@ from barnabas.testing.simulator.invariants.groups import (
 )
 from barnabas.testing.simulator.invariants.leaders import OnePartitionLeaderPerEpoch, OneQuorumLeaderPerEpoch
 from barnabas.testing.simulator.invariants.reads import ShownStaysReadable
-from barnabas.testing.simulator.invariants.records import AcknowledgedRecordsAreKept, NoDuplicates, OrderIsKept
+from barnabas.testing.simulator.invariants.records import (
+    AcknowledgedRecordsAreKept,
+    NoDuplicates,
+    OrderIsKept,
+    RepeatedBatchesAreKnown,
+)
 from barnabas.testing.simulator.invariants.replicas import CommittedMetadataIsKept, ReplicasAreEqual
 from barnabas.testing.simulator.invariants.transactions import TransactionsAreAtomic
 from barnabas.testing.simulator.invariants.watermarks import WatermarksNeverFall
@@ -44,6 +49,7 @@ def all_invariants(history: History) -> list[Invariant]:
         AcknowledgedRecordsAreKept(history, committed),
         NoDuplicates(committed),
         OrderIsKept(committed),
+        RepeatedBatchesAreKnown(history, committed),
         TransactionsAreAtomic(history, committed),
         OneOwnerPerGeneration(history),
         OneOwnerPerEpoch(history),

@@ -107,6 +107,31 @@ class NoDuplicates(_InSequence):
             )
 
 
+class RepeatedBatchesAreKnown:
+    """A leader does not refuse a batch that is in its log as out of order: the producer would write it again, under a
+    new epoch. A leader that has been replaced, and has not heard of it, may lack what its successor has."""
+
+    name = "a batch that comes again is recognised"
+
+    def __init__(self, history: History, committed: CommittedLogs) -> None:
+        self._history = history
+        self._committed = committed
+
+    def observe(self, cluster: SimulatedCluster) -> None:  # noqa: ARG002 (others look at the nodes)
+        for batch, producer, node, leader_epoch, at_s in self._history.refusals:
+            for found in self._committed.of(batch.partition).batches:
+                if found.header.crc == batch.crc and found.header.partition_leader_epoch <= leader_epoch:
+                    raise Violation(
+                        self.name,
+                        f"{batch.partition}, offset {found.header.base_offset}: {batch} are there since leader epoch"
+                        f" {found.header.partition_leader_epoch}, but node {node}, leader in epoch {leader_epoch},"
+                        f" refused {producer} at {at_s:.3f} s because they were out of order",
+                    )
+
+    def finish(self, cluster: SimulatedCluster) -> None:
+        self.observe(cluster)
+
+
 class OrderIsKept(_InSequence):
     name = "the order of a producer is kept"
 

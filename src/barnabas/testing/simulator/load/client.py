@@ -91,13 +91,16 @@ class ClusterClient:
         *,
         rack: str = "",
         coordinator_epoch: Callable[[int, str], int] = lambda _node, _group: NO_EPOCH,
+        leader_epoch: Callable[[int, TopicPartition], int] = lambda _node, _partition: NO_EPOCH,
     ) -> None:
-        """`coordinator_epoch` says in which leader epoch a node leads the partition of a group, from outside."""
+        """`leader_epoch` says in which leader epoch a node leads a partition, from outside, and `coordinator_epoch` the
+        same of the partition of a group."""
         self.name = name
         self.loop = environment.loop
         self.chance = chance
         self.rack = rack
         self.coordinator_epoch = coordinator_epoch
+        self.leader_epoch = leader_epoch
         self._environment = environment
         self._bootstrap = tuple(bootstrap)
         self._settings = PeerSettings(

@@ -58,6 +58,17 @@ class SentBatch:
         return f"sequences {self.base_sequence}–{last} of producer {self.producer_id}, epoch {self.epoch}"
 
 
+class Refusal(NamedTuple):
+    """A batch that a leader refused as out of order, though all before it were acknowledged."""
+
+    batch: SentBatch
+    producer: str
+    node: int
+    leader_epoch: int
+    """In which that node leads the partition, or believes so; -1 if it does not any more."""
+    at_s: float
+
+
 class Transaction:
     """Records in several partitions, and offsets of a group, of which all or none come into effect."""
 
@@ -187,6 +198,7 @@ class Complaint(NamedTuple):
 class History:
     def __init__(self) -> None:
         self.batches: list[SentBatch] = []
+        self.refusals: list[Refusal] = []
         self.transactions: list[Transaction] = []
         self.reads: list[Read] = []
         self.commits: list[OffsetCommit] = []

@@ -8,8 +8,8 @@ may be refused or lost while the next one is taken. A batch whose fate is unknow
 up, with everything behind it: the lane takes a new producer id, for the next sequence may or may not be the one that
 the leader expects.
 
-A batch that is refused as out of order though all before it are acknowledged is a reason to complain: nothing is
-missing before it, so it is in the log, and a leader that does not know it any more makes clients write it again.
+The same goes for a batch that is refused as out of order though all before it are acknowledged. There are clients that
+then write it again under a new epoch, so a leader must not refuse what it has: such refusals are noted.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from barnabas.net.frames import WireError
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 from barnabas.testing.simulator.load.batches import OutgoingBatch, attempt, make_batch
-from barnabas.testing.simulator.load.history import Complaint, Fate
+from barnabas.testing.simulator.load.history import Fate, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from barnabas.testing.simulator.load.client import ClusterClient
+    from barnabas.testing.simulator.load.client import ClusterClient, Leader
     from barnabas.testing.simulator.load.history import History, TopicPartition
 
 IN_FLIGHT_MAX: Final = 5
@@ -95,7 +95,7 @@ class _Lane:
             errors = await asyncio.gather(
                 *(attempt(self._client, leader, batch, version=PRODUCE_VERSION) for batch in sent)
             )
-            if not self._settle(waiting, sent, errors):
+            if not self._settle(waiting, sent, leader, errors):
                 self._producer_id = NO_PRODUCER_ID
                 return
             if any(error is not Error.NONE for error in errors):
@@ -132,7 +132,11 @@ class _Lane:
         return batch
 
     def _settle(
-        self, waiting: deque[OutgoingBatch], sent: Sequence[OutgoingBatch], errors: Sequence[Error | None]
+        self,
+        waiting: deque[OutgoingBatch],
+        sent: Sequence[OutgoingBatch],
+        leader: Leader | None,
+        errors: Sequence[Error | None],
     ) -> bool:
         """Takes out what is acknowledged. False if the lane cannot go on: what is left will stay unknown."""
         for batch, error in zip(sent, errors, strict=True):
@@ -142,7 +146,7 @@ class _Lane:
                 continue
             if error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER:
                 if waiting[0] is batch:
-                    self._complain(batch)
+                    self._note_refusal(batch, leader)
                     return False
             elif error is not None and not error.retriable:
                 batch.sent.fate = Fate.REFUSED
@@ -150,12 +154,8 @@ class _Lane:
         now_s = self._client.now_s
         return not waiting or now_s - waiting[0].first_sent_s < DELIVERY_TIMEOUT_S
 
-    def _complain(self, batch: OutgoingBatch) -> None:
-        self._history.complaints.append(
-            Complaint(
-                "no duplicate of an idempotent producer",
-                f"{self._partition}: {batch.sent} were refused {self._client.name} as out of order, though all before"
-                " them are acknowledged",
-                self._client.now_s,
-            )
-        )
+    def _note_refusal(self, batch: OutgoingBatch, leader: Leader | None) -> None:
+        assert leader is not None, "somebody has answered"
+        client = self._client
+        epoch = client.leader_epoch(leader.broker, self._partition)
+        self._history.refusals.append(Refusal(batch.sent, client.name, leader.broker, epoch, client.now_s))

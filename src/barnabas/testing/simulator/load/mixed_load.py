@@ -117,21 +117,23 @@ class MixedLoad:
             self._cluster.bootstrap,
             chance,
             coordinator_epoch=self._coordinator_epoch,
+            leader_epoch=self._leader_epoch,
         )
 
-    def _coordinator_epoch(self, node_id: int, group: str) -> int:
-        """In which leader epoch a node leads the partition of a group; -1 if it does not, or not any more."""
+    def _leader_epoch(self, node_id: int, partition: TopicPartition) -> int:
+        """In which leader epoch a node leads a partition; -1 if it does not, or not any more."""
         for hosted in self._cluster.nodes[node_id].partitions:
-            if hosted.topic == OFFSETS_TOPIC and hosted.state.is_leader:
-                partitions = self._offsets_partitions(node_id)
-                if hosted.index == partition_of(group, partitions):
-                    return hosted.state.leader_epoch
+            if hosted.topic == partition.topic and hosted.index == partition.partition and hosted.state.is_leader:
+                return hosted.state.leader_epoch
         return NO_EPOCH
 
-    def _offsets_partitions(self, node_id: int) -> int:
+    def _coordinator_epoch(self, node_id: int, group: str) -> int:
+        """The same of the partition of a group."""
         image = self._cluster.nodes[node_id].image
-        assert image is not None
-        return len(image.topics.names[OFFSETS_TOPIC].partitions)
+        offsets = image.topics.names.get(OFFSETS_TOPIC) if image is not None else None
+        if offsets is None:
+            return NO_EPOCH
+        return self._leader_epoch(node_id, TopicPartition(OFFSETS_TOPIC, partition_of(group, len(offsets.partitions))))
 
     async def _prepare(self, organiser: ClusterClient) -> None:
         """Creates the topic, and lets everybody begin."""
