@@ -111,3 +111,15 @@ def test_a_node_that_fails_though_its_disk_is_well_is_reported(cluster: Simulate
     cluster.run_until(lambda: bool(violations), limit_s=30)
     assert "no reason" in violations[0].text
     cluster.run_until(lambda: node.is_ready, limit_s=60)
+
+
+def test_a_disk_fails_until_the_last_of_its_faults_has_ended(cluster: SimulatedCluster) -> None:
+    violations: list[Violation] = []
+    both = (Planned("full disk", 0.0, 3.0, 7), Planned("failed sync", 1.0, 15.0, 7))
+    faults = Faults(cluster, both, lambda: None, violations.append)
+    faults.start()
+    cluster.run_until(lambda: faults.is_over, limit_s=60)
+    full, failing, *_ = noted(cluster)
+    assert full.split()[-1] == failing.split()[-1], "both are of one node"
+    assert "has failed: [Errno 5]" in "\n".join(cluster.trace.lines)
+    assert violations == []

@@ -120,7 +120,8 @@ class Faults:
         """By how many faults."""
         self._troubled: set[tuple[int, int]] = set()
         """Lives, by node and number, in which the disk failed or was full."""
-        self._failed_disks: set[int] = set()
+        self._failing_disks: Counter[int] = Counter()
+        """By how many faults, by node."""
         self._token = 0
         for node in cluster.nodes.values():
             node.on_ended = self._node_ended
@@ -178,7 +179,7 @@ class Faults:
     def _start_if_free(self, node: SimulatedNode) -> None:
         if not node.is_up and not self._kept_down[node.id]:
             node.start()
-            if node.id in self._failed_disks:
+            if self._failing_disks[node.id]:
                 self._troubled.add((node.id, node.life))
 
     def _node_ended(self, node: SimulatedNode) -> None:
@@ -210,17 +211,17 @@ class Faults:
 
     def _forget_recovered(self) -> None:
         # One whose disk fails may serve, and be in sync, until it next looks at the disk.
-        for node_id in sorted(self._unclean - self._failed_disks):
-            if is_in_sync(self.cluster, self.cluster.nodes[node_id]):
+        for node_id in sorted(self._unclean):
+            if not self._failing_disks[node_id] and is_in_sync(self.cluster, self.cluster.nodes[node_id]):
                 self._unclean.discard(node_id)
                 self._lost_bytes.discard(node_id)
 
     def disk_fails(self, node: SimulatedNode) -> None:
-        self._failed_disks.add(node.id)
+        self._failing_disks[node.id] += 1
         self._troubled.add((node.id, node.life))
 
     def disk_is_well(self, node: SimulatedNode) -> None:
-        self._failed_disks.discard(node.id)
+        self._failing_disks[node.id] -= 1
 
     # ── the network ──────────────────────────────────────────────────────────────────────────────────────────
 
