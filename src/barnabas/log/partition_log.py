@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from barnabas.log.batch_validation import AssignedBatch
     from barnabas.log.folder.deletion import Deletion
     from barnabas.log.producers.aborted_txns import AbortedTxn
-    from barnabas.log.producers.producer_state import ProducerEntry, Verification
+    from barnabas.log.producers.producer_state import ProducerEntry, ProducerState, Verification
     from barnabas.log.segments.open_files import FileRange
     from barnabas.log.timestamps import SegmentTimestamp, TimestampedOffset
     from barnabas.ports import Clock, Disk, Random
@@ -76,6 +76,7 @@ class PartitionLog:
     __slots__ = (
         "_closed_as",
         "_disk",
+        "_has_stale_producers",
         "_is_used",
         "_stable_position",
         "_truncations",
@@ -132,6 +133,8 @@ class PartitionLog:
         """Whether the log was read or written since `release_if_idle` last looked."""
         self._disk = disk
         self.clock = clock
+        self._has_stale_producers = False
+        """Whether `producers` has what a truncation has removed."""
         self._truncations = 0
         self._stable_position: LogPosition | None = None
         """The position of the earliest open transaction, once a reader had to stop there."""
@@ -599,7 +602,8 @@ class PartitionLog:
 
     def truncate_to(self, offset: int) -> bool:
         """Removes everything from `offset` on, as a follower does with what its leader does not have. True if there
-        was anything. A batch that straddles the offset goes too."""
+        was anything. A batch that straddles the offset goes too. Producers have to be reloaded before anything is
+        written again; what readers may see is right all the same, as nothing below the high watermark is removed."""
         self.epochs.truncate_from_end(min(offset, self.log_end_offset))
         if offset >= self.log_end_offset:
             return False
@@ -609,19 +613,42 @@ class PartitionLog:
             return True
         self._truncations += 1
         self._stable_position = None
+        self._has_stale_producers = bool(self.producers.producers)
         # One segment after the other: if a file cannot be removed, the log ends with it, and its offsets are right.
         while self.segments.active.base_offset > offset:
             end_offset = self.segments.active.base_offset
             self.segments.drop_active()
             self._end_at(end_offset)
         self._end_at(self.segments.cut_active(offset))
-        ended = self.producers.ended_before(self.log_end_offset)
-        recovery.reload_producers(
-            self._disk, self.producers, self.segments.all, self.log_start_offset, self.log_end_offset
-        )
-        for first_offset, last_offset in ended.items():
-            self.producers.hold_back(first_offset, last_offset)
         return True
+
+    def prepare_reload(self) -> recovery.ProducerReload | None:
+        """What has to be run, in any thread, because the log was truncated; None if there is no need."""
+        if not self._has_stale_producers:
+            return None
+        return recovery.ProducerReload(
+            self._disk,
+            self.name,
+            list(self.segments.all),
+            self.log_start_offset,
+            self.log_end_offset,
+            self._truncations,
+        )
+
+    def reloaded(self, reload: recovery.ProducerReload, producers: ProducerState) -> None:
+        """A reload has run. Its outcome is of no use if another was quicker, or the log was truncated again."""
+        if self._has_stale_producers and reload.truncations == self._truncations:
+            for first_offset, last_offset in self.producers.ended_before(self.log_end_offset).items():
+                producers.hold_back(first_offset, last_offset)
+            self.producers = producers
+            self._has_stale_producers = False
+            self._stable_position = None
+
+    def reload_producers(self) -> None:
+        """The same, here and now."""
+        reload = self.prepare_reload()
+        if reload is not None:
+            self.reloaded(reload, reload.run())
 
     def truncate_fully(self, offset: int) -> None:
         """Removes everything; the log continues at `offset`."""
@@ -631,6 +658,7 @@ class PartitionLog:
         self.epochs.clear()
         self._save_epochs()
         self.producers.clear(offset)
+        self._has_stale_producers = False
         self.log_start_offset = self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
 
@@ -680,6 +708,7 @@ class PartitionLog:
         # If nothing has happened since the last clean shutdown, there is nothing to do: idle partitions stop at once.
         if self._closed_as != (self.end_position, self._truncations) or self.segments.unflushed:
             self.segments.finish()
+            self.reload_producers()
             if self.log_end_offset > self.segments.active.base_offset:
                 # A segment that begins at the log's end has its snapshot already.
                 self.segments.snapshot_producers(self.log_end_offset, self.producers.producers)

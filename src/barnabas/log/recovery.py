@@ -192,13 +192,25 @@ def _recover(state: _State, recovery_point: int) -> None:
     state.unflushed.update((PARENT_FOLDER, PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT))
 
 
-def reload_producers(
-    disk: Disk, producers: ProducerState, segments: list[Segment], log_start_offset: int, log_end_offset: int
-) -> None:
-    """Brings the producer state of a truncated log back to its new end."""
-    found = map(parse_offset_file, disk.list_folder(segments[0].folder))
-    snapshots = sorted(file[0] for file in found if file is not None and file[1] == PRODUCER_SNAPSHOT)
-    _restore_producers(disk, producers, segments, snapshots, log_start_offset, log_end_offset)
+class ProducerReload(NamedTuple):
+    """Finds out what was known of producers at the end of a truncated log. It may have to read a whole segment, and so
+    is run in a thread; nothing is written to the log meanwhile."""
+
+    disk: Disk
+    partition_name: str
+    segments: list[Segment]
+    log_start_offset: int
+    log_end_offset: int
+    truncations: int
+    """How often the log had been truncated."""
+
+    def run(self) -> ProducerState:
+        found = map(parse_offset_file, self.disk.list_folder(self.segments[0].folder))
+        snapshots = sorted(file[0] for file in found if file is not None and file[1] == PRODUCER_SNAPSHOT)
+        producers = ProducerState(self.partition_name)
+        start, end = self.log_start_offset, self.log_end_offset
+        _restore_producers(self.disk, producers, self.segments, snapshots, start, end)
+        return producers
 
 
 def rebuild_indexes(disk: Disk, segment: Segment, config: TopicConfig) -> None:

@@ -22,7 +22,7 @@ import logging
 from collections import Counter
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.log.folder.checkpoints import TopicPartition
 from barnabas.log.folder.data_dir import log_start_offsets_of, recovery_points_of, unreplicated_offsets_of
@@ -78,7 +78,7 @@ class LogStore:
     def __init__(
         self,
         dirs: Sequence[OpenDir],
-        run_in_thread: Callable[..., Awaitable[None]],
+        run_in_thread: Callable[..., Awaitable[Any]],
         on_roll: Callable[[PartitionLog], None],
         unusable: Sequence[UnusableDir] = (),
     ) -> None:
@@ -337,6 +337,21 @@ class LogStore:
             for data_dir, logs in self._logs_by_dir():
                 with self._recovery_point_failures.of(data_dir.path):
                     await self._run_in_thread(data_dir.write_recovery_points, recovery_points_of(logs))
+
+    async def reload_producers(self, truncated: Iterable[PartitionLog]) -> dict[PartitionLog, Exception]:
+        """Call it when logs were truncated, before they grow again. Returns the logs for which that failed, and why."""
+        failed: dict[PartitionLog, Exception] = {}
+
+        async def reload(log: PartitionLog) -> None:
+            prepared = log.prepare_reload()
+            if prepared is not None:
+                try:
+                    log.reloaded(prepared, await self._run_in_thread(prepared.run))
+                except (KafkaError, OSError) as error:
+                    failed[log] = error
+
+        await asyncio.gather(*map(reload, truncated))
+        return failed
 
     async def lower_recovery_points(self, truncated: Iterable[PartitionLog]) -> dict[PartitionLog, OSError]:
         """Call it when logs were truncated, before they grow again: a start after a crash trusts what lies before the

@@ -490,9 +490,12 @@ class ReplicaManager:
         return failed
 
     async def _settle_cuts(self, partitions: Collection[HostedPartition]) -> dict[HostedPartition, Exception]:
-        """Brings what was cut to the device, and to the checkpoint. Returns those for which that failed, and why."""
+        """Brings what was cut to the device, and to the checkpoint, and takes producers back to where the logs end now.
+        Returns those for which that failed, and why."""
         cuts = {hosted: hosted.cuts for hosted in partitions}
-        failed = await self._flush(partitions)
+        unread = await self._store.reload_producers(hosted.log for hosted in partitions)
+        failed = {hosted: unread[hosted.log] for hosted in partitions if hosted.log in unread}
+        failed |= await self._flush([hosted for hosted in partitions if hosted not in failed])
         refused = await self._store.lower_recovery_points(hosted.log for hosted in partitions if hosted not in failed)
         failed |= {hosted: refused[hosted.log] for hosted in partitions if hosted.log in refused}
         for hosted, count in cuts.items():

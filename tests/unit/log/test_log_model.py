@@ -117,6 +117,7 @@ class LogMachine(RuleBasedStateMachine):
     def truncate(self, fraction: float) -> None:
         offset = self.at(fraction)
         self.log.truncate_to(offset)
+        self.log.reload_producers()
         # Until it is flushed, power loss may bring back what was truncated; a follower then truncates again.
         self.log.flush()
         if offset < self.log_end:

@@ -160,7 +160,37 @@ def test_truncation_takes_producers_back(tmp_path: Path, clock: ManualClock) -> 
     for sequence in range(12):
         append(log, sequence=sequence)
     log.truncate_to(7)
+    log.reload_producers()
     assert append(log, sequence=12) is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert append(log, sequence=7) == 7
+
+
+def test_a_reload_that_another_truncation_overtakes_counts_for_nothing(tmp_path: Path, clock: ManualClock) -> None:
+    log = create(tmp_path, clock, TopicConfig(segment_bytes=400))
+    for sequence in range(12):
+        append(log, sequence=sequence)
+    log.truncate_to(9)
+    too_early = log.prepare_reload()
+    assert too_early is not None
+    log.truncate_to(7)
+    log.reloaded(too_early, too_early.run())
+    log.reload_producers()
+    late = too_early.run()
+    assert append(log, sequence=7) == 7
+    log.reloaded(too_early, late)
+    assert append(log, sequence=8) == 8, "what was written since is known"
+    assert log.prepare_reload() is None
+
+
+def test_a_log_that_is_closed_after_a_truncation_knows_what_is_left(tmp_path: Path, clock: ManualClock) -> None:
+    log = create(tmp_path, clock, TopicConfig(segment_bytes=400))
+    for sequence in range(12):
+        append(log, sequence=sequence)
+    log.truncate_to(7)
+    log.close()
+    log = reopen(log, clock, clean_shutdown=True)
+    assert append(log, sequence=12) is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert append(log, sequence=6) == 6, "repeated"
     assert append(log, sequence=7) == 7
 
 

@@ -378,6 +378,7 @@ def test_truncation_takes_aborted_transactions_back(tmp_path: Path, clock: Manua
         abort_one(log)
     for end_offset in (11, 6, 3, 0):
         log.truncate_to(end_offset)
+        log.reload_producers()
         assert len(log.aborted_transactions(0, 100)) == end_offset // 2
         assert stable_offset(log) == end_offset - end_offset % 2
     abort_one(log)
@@ -451,6 +452,7 @@ def test_an_ended_transaction_that_a_truncation_leaves_is_held_back_as_before(
     for sequence in (1, 2):
         write(log, 1, sequence)
     log.truncate_to(3)
+    log.reload_producers()
     assert log.last_stable_offset(1) == 0, "the snapshot of the second segment does not know of it"
     assert log.last_stable_offset(2) == 2
 

@@ -76,6 +76,7 @@ class TransactionsMachine(RuleBasedStateMachine):
     @rule(fraction=st.floats(0, 1))
     def truncate(self, fraction: float) -> None:
         self.log.truncate_to(round(fraction * len(self.entries)))
+        self.log.reload_producers()
         del self.entries[self.log.log_end_offset :]
 
     @rule(is_clean=st.booleans())
