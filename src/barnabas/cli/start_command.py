@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from barnabas.net.endpoint import Listener
+    from barnabas.node.process import Outside
 
 DEFAULT_DATA_DIR = "./barnabas-data"
 CLUSTER_PROPERTIES = "cluster.properties"
@@ -68,7 +69,8 @@ class LineFormatter(logging.Formatter):
         return super().format(record)
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str], *, outside: Outside | None = None) -> int:
+    """`outside` is what the node has in place of the system's ports."""
     options = build_parser().parse(arguments)
     if options.nodes is not None:
         from barnabas.cli.supervisor.nodes_command import start_nodes
@@ -84,7 +86,7 @@ def run(arguments: Sequence[str]) -> int:
     refuse_folder_of_cluster(config.log_dirs)
     for warning in warnings:
         logger.warning("%s", warning)
-    return serve(config)
+    return serve(config, outside)
 
 
 def refuse_folder_of_cluster(folders: Iterable[str]) -> None:
@@ -180,7 +182,7 @@ def set_up_log(level: str) -> None:
     root.setLevel(level.upper())
 
 
-def serve(config: BrokerConfig) -> int:
+def serve(config: BrokerConfig, outside: Outside | None = None) -> int:
     """Runs the node until it is told to stop. An error that keeps it from starting becomes one line."""
     # Nothing of what is imported is garbage, so it is not looked through for any, neither now nor later.
     gc.disable()
@@ -190,7 +192,7 @@ def serve(config: BrokerConfig) -> int:
     gc.enable()
 
     try:
-        return process.run(config, on_ready=announce, on_broker_stopped=announce_broker_stopped)
+        return process.run(config, on_ready=announce, on_broker_stopped=announce_broker_stopped, outside=outside)
     except OSError as error:
         raise CommandError(system_error_text(error)) from error
     except start_errors() as error:

@@ -151,6 +151,13 @@ class ListenerServer:
             self._acceptor.close()
             self._acceptor = None
 
+    def accept_again(self, backlog: int, port: int) -> None:
+        """After `stop_accepting`: binds the port that it had, and goes on."""
+        if self._acceptor is None:
+            self.listener = self.listener._replace(port=port)
+            self.bind(backlog)
+            self._resume_accepting()
+
     # ── accepting ────────────────────────────────────────────────────────────────────────────────────────────
 
     def _on_acceptable(self) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from barnabas.config.broker_config import BrokerConfig
+    from barnabas.net.connection import FrameHandler
     from barnabas.net.dispatch import Route
     from barnabas.net.endpoint import Listener
     from barnabas.net.listener import MakeConnection
@@ -41,6 +42,7 @@ class ListenerServers:
         self._make_connection = make_connection
         self._census = ConnectionCensus()
         self._dispatcher: Dispatcher | None = None
+        self._intercept: FrameHandler | None = None
         limits = connection_limits(config)
         self._servers = [self._make(listener, limits) for listener in listeners]
         self._ports: dict[str, int] = {}
@@ -62,8 +64,32 @@ class ListenerServers:
         """Starts to accept connections, whose requests go to `routes`."""
         self._dispatcher = Dispatcher(routes)
         for server in self._servers:
-            server.handle_frame = self._dispatcher.dispatch
+            server.handle_frame = self._intercept or self._dispatcher.dispatch
             server.open()
+
+    def put_in_front(self, intercept: FrameHandler | None) -> None:
+        """Has all frames go to `intercept`, which hands on to `handle_frame` what it does not keep; None has them go
+        straight to their handlers again. For those who test with a node that fails on demand: there is no cost for
+        what nobody asked for."""
+        self._intercept = intercept
+        for server in self._servers:
+            server.handle_frame = intercept or self.handle_frame
+
+    @property
+    def handle_frame(self) -> FrameHandler:
+        """The listeners' own way from a frame to its handler."""
+        return handle_nothing if self._dispatcher is None else self._dispatcher.dispatch
+
+    def accept_again(self) -> None:
+        """After `stop_accepting`: goes on with the same ports."""
+        for server in self._servers:
+            server.accept_again(self._config.socket_listen_backlog_size, self._ports[server.listener.name])
+
+    def cut(self) -> None:
+        """Closes all connections, whatever is under way on them."""
+        for server in self._servers:
+            for connection in list(server.connections):
+                connection.close()
 
     def configure(self, config: BrokerConfig) -> None:
         """Applies the limits of a changed configuration."""

@@ -225,6 +225,11 @@ class Node:
         return self._servers.advertised if self._broker is not None else self._servers.advertised_controller
 
     @property
+    def client_servers(self) -> ListenerServers:
+        """The listeners for clients."""
+        return self._servers.clients
+
+    @property
     def image(self) -> MetadataImage:
         """The newest committed metadata that the broker has received."""
         return self._publisher.image

@@ -11,7 +11,7 @@ import gc
 import logging
 import os
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import uvloop
 
@@ -34,20 +34,32 @@ PARTITIONS_TO_SETTLE = 1_000
 ECHO_SECONDS = 0.25
 
 
+class Outside(NamedTuple):
+    """What a node is given, and who is told of it before it starts."""
+
+    ports: Ports
+    on_open: Callable[[Node], None] = lambda node: None  # noqa: ARG005
+
+
 def run(
     config: BrokerConfig,
     *,
     on_ready: Callable[[Iterable[Listener]], None],
     on_broker_stopped: Callable[[], None] = lambda: None,
+    outside: Outside | None = None,
 ) -> int:
     """Runs a node until it is told to stop. Returns the exit code; raises if the node cannot start. SIGUSR1 stops the
-    broker only; `on_broker_stopped` is called when it has left the cluster."""
+    broker only; `on_broker_stopped` is called when it has left the cluster. Without an `outside`, the node has the
+    system's ports."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_run(config, on_ready, on_broker_stopped))
+        return runner.run(_run(config, on_ready, on_broker_stopped, outside or Outside(system_ports())))
 
 
 async def _run(
-    config: BrokerConfig, on_ready: Callable[[Iterable[Listener]], None], on_broker_stopped: Callable[[], None]
+    config: BrokerConfig,
+    on_ready: Callable[[Iterable[Listener]], None],
+    on_broker_stopped: Callable[[], None],
+    outside: Outside,
 ) -> int:
     def ready(node: Node) -> None:
         settle_memory()
@@ -55,7 +67,8 @@ async def _run(
             node.replicas.listeners.append(SettledPartitions(node.replicas).look)
         on_ready(node.listeners)
 
-    node = await open_node(config, system_ports())
+    node = await open_node(config, outside.ports)
+    outside.on_open(node)
     signals = Signals(node, on_broker_stopped)
     try:
         await node.serve(ready)

@@ -150,7 +150,7 @@ def test_a_properties_file_that_is_none_is_refused_by_name_and_line(tmp_path: Pa
 def test_warnings_are_logged_before_the_node_starts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(start_command, "serve", lambda _config: 0)
+    monkeypatch.setattr(start_command, "serve", lambda _config, _outside: 0)
     assert main.main(["start", "--set", "num.partitons=3"]) == 0
     (line,) = capsys.readouterr().err.splitlines()
     assert re.fullmatch(
@@ -168,7 +168,7 @@ def test_a_ready_node_is_announced_with_every_listener(capsys: pytest.CaptureFix
 def test_the_log_is_as_quiet_as_it_is_told_to_be(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(start_command, "serve", lambda _config: 0)
+    monkeypatch.setattr(start_command, "serve", lambda _config, _outside: 0)
     assert main.main(["start", "--log-level", "error", "--set", "num.partitons=3"]) == 0
     assert capsys.readouterr().err == ""
 
