@@ -90,8 +90,8 @@ def main(arguments: Sequence[str], console: Console) -> int:
 def _started(case: AnyCase, folder: Path, options: Callable[[int], Sequence[str]]) -> Iterator[tuple[Any, list[Node]]]:
     """What the case runs on, a node or a cluster, and its nodes. `options` are those of the interpreter, by node."""
     if case.name not in {each.name for each in cluster_cases.every(Plan())}:
-        with _NodeUnderInterpreterOptions(folder / "data", options(1)) as node:
-            yield node, [node]
+        with _NodeUnderInterpreterOptions(folder / "data", options(1)) as alone:
+            yield alone, [alone]
         return
     cluster = Cluster(folder, nodes=NODES)
     for number, node in cluster.nodes.items():

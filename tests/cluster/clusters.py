@@ -12,6 +12,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from barnabas.testing.kit.cluster import QUICK as QUICK
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
@@ -22,13 +24,6 @@ if TYPE_CHECKING:
 
 DEADLINE_S = 15.0
 WHOLE_S = 60.0
-QUICK = {
-    "broker.heartbeat.interval.ms": "200",
-    "broker.session.timeout.ms": "1500",
-    "controller.quorum.election.timeout.ms": "500",
-    "controller.quorum.fetch.timeout.ms": "1000",
-    "num.recovery.threads.per.data.dir": "1",
-}
 
 
 def wait_until(condition: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.cli.command_line import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, CommandError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 class Command(NamedTuple):
@@ -39,8 +39,14 @@ VERSION_FLAGS = ("-V", "--version")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if argv is None else argv)
+    return exit_code_of(lambda: run_command(words))
+
+
+def exit_code_of(command: Callable[[], int]) -> int:
+    """Runs a command. What fails becomes one line, and an exit code."""
     try:
-        code = run_command(list(sys.argv[1:] if argv is None else argv))
+        code = command()
         sys.stdout.flush()
     except CommandError as error:
         print(f"barnabas: {error}", file=sys.stderr)

@@ -35,7 +35,7 @@ from barnabas.testing.several_nodes import HOST, SeveralNodes, reserved_port
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from typing import Self
 
     from barnabas.config.cluster_layout import Layout
@@ -88,10 +88,8 @@ class Cluster(SeveralNodes[Node]):
             properties.update(own)
             if "controller.quorum.voters" in properties:
                 self._static.add(node_id)
-            self.nodes[node_id] = Node(
-                data_dir,
-                port=self.layout.client_ports[node_id - 1],
-                config_file=self._write_config(node_id, properties),
+            self.nodes[node_id] = self._make_node(
+                data_dir, self.layout.client_ports[node_id - 1], self._write_config(node_id, properties)
             )
 
     @property
@@ -126,15 +124,9 @@ class Cluster(SeveralNodes[Node]):
             words = [f"--cluster-id={self.layout.cluster_id}", "--config", str(self.config_file(node_id))]
             if node_id not in self._static:
                 words += ["--initial-controllers", voters]
-            done = subprocess.run(  # noqa: S603 - our own interpreter, arguments of the test
-                [sys.executable, "-m", "barnabas", "format", *words],
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=FORMAT_DEADLINE_S,
-            )
-            if done.returncode != 0:
-                raise NodeError(f"node {node_id} could not be formatted: {done.stderr}{done.stdout}")
+            code, output = self._run_command(["format", *words])
+            if code != 0:
+                raise NodeError(f"node {node_id} could not be formatted: {output}")
 
     def start_node(self, node_id: int, settings: Mapping[str, str] | None = None) -> Node:
         return self.nodes[node_id].start(settings)
@@ -172,6 +164,21 @@ class Cluster(SeveralNodes[Node]):
         self.kill()
         for reservation in self._reservations:
             reservation.close()
+
+    def _make_node(self, data_dir: Path, port: int, config_file: Path) -> Node:
+        return Node(data_dir, port=port, config_file=config_file)
+
+    def _run_command(self, words: Sequence[str]) -> tuple[int, str]:
+        """Runs a `barnabas` command; returns its exit code and what it printed."""
+        done = subprocess.run(  # noqa: S603 - our own interpreter, arguments of the test
+            [sys.executable, "-m", "barnabas", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=FORMAT_DEADLINE_S,
+        )
+        return done.returncode, done.stdout
 
     def _stop_together(self, node_ids: Iterable[int], deadline_s: float) -> None:
         stopping = [self.nodes[node_id] for node_id in node_ids]

@@ -17,11 +17,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
+    from typing import Self
 
 START_DEADLINE_S: Final = 30.0
 STOP_DEADLINE_S: Final = 30.0
@@ -35,6 +36,17 @@ _POLL_INTERVAL_S: Final = 0.005
 
 class NodeError(Exception):
     """A node did not start, stop or stay alive as requested; the text ends with the last lines of its log."""
+
+
+class Process(Protocol):
+    """What is used of `subprocess.Popen`."""
+
+    @property
+    def pid(self) -> int: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def send_signal(self, number: int, /) -> None: ...
+    def kill(self) -> None: ...
 
 
 class Node:
@@ -64,7 +76,7 @@ class Node:
         self.settings: dict[str, str] = dict(settings or {})
         self.log_file = Path(log_file) if log_file is not None else self.data_dir.with_name(self.data_dir.name + ".log")
         self.config_file = config_file
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
         self._log_start = 0
 
     @property
@@ -80,7 +92,7 @@ class Node:
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def start(self, settings: Mapping[str, str] | None = None, *, deadline_s: float = START_DEADLINE_S) -> Node:
+    def start(self, settings: Mapping[str, str] | None = None, *, deadline_s: float = START_DEADLINE_S) -> Self:
         """Starts the node, and returns when it has announced that it is ready."""
         self.launch(settings)
         self.wait_until_ready(deadline_s=deadline_s)
@@ -94,9 +106,7 @@ class Node:
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
         with self.log_file.open("ab") as log:
             self._log_start = log.tell()
-            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter, arguments of the test
-                self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
-            )
+            self._process = self._spawn(log)
 
     def wait_until_ready(self, *, deadline_s: float = START_DEADLINE_S) -> None:
         """Returns when a node that was launched has announced that it is ready; one that does not is killed."""
@@ -147,7 +157,7 @@ class Node:
             self._process.wait()
             self._process = None
 
-    def restart(self, settings: Mapping[str, str] | None = None) -> Node:
+    def restart(self, settings: Mapping[str, str] | None = None) -> Self:
         """Stops the node if it is running, and starts it again with the same folder and port."""
         if self._process is not None:
             self.stop()
@@ -157,7 +167,7 @@ class Node:
         """The log of all runs of the node so far."""
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
-    def __enter__(self) -> Node:
+    def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(
@@ -181,8 +191,17 @@ class Node:
         self._process = None
         return code
 
+    def _spawn(self, log: BinaryIO) -> Process:
+        return subprocess.Popen(  # noqa: S603 - our own interpreter, arguments of the test
+            self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+        )
+
     def _command(self) -> list[str]:
-        command = [sys.executable, "-m", "barnabas", "start"]
+        return [sys.executable, "-m", "barnabas", *self._words()]
+
+    def _words(self) -> list[str]:
+        """What follows `barnabas`."""
+        command = ["start"]
         if self.config_file is None:
             command += ["--data-dir", str(self.data_dir), "--listen", f"{self.host}:{self.port}"]
         else:
@@ -209,7 +228,7 @@ class Node:
         if self.port == 0:
             self.port = int(endpoint["port"])
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _running(self) -> Process:
         if self._process is None:
             raise NodeError(f"the node of {self.data_dir} is not running")
         return self._process

@@ -1,0 +1,1 @@
+"""The commands behind the test kit (`barnabas.testing`)."""
