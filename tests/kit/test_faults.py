@@ -232,12 +232,22 @@ def test_a_restart_ends_all_faults() -> None:
     with Broker() as broker:
         topic = broker.create_topic()
         broker.faults.fill_disk()
-        fault = broker.faults.answer("Produce", "NOT_LEADER_OR_FOLLOWER")
-        broker.kill()
-        broker.start()
-        broker.produce(topic, ["well"])
-        with pytest.raises(FaultError, match="there is no fault 2"):
-            _ = fault.struck
+        with broker.faults.answer("Produce", "NOT_LEADER_OR_FOLLOWER") as fault:
+            broker.kill()
+            broker.start()
+            broker.produce(topic, ["well"])
+            with pytest.raises(FaultError, match="ended with the broker, which has been started again since"):
+                _ = fault.struck
+
+
+def test_the_last_of_several_full_disks_counts_until_it_ends(broker: Broker, topic: str) -> None:
+    first = broker.faults.fill_disk(free_bytes=10_000_000)
+    second = broker.faults.fill_disk()
+    first.end()
+    assert write(broker, topic, "no space", **{"message.timeout.ms": 500}) is not None
+    second.end()
+    assert write(broker, topic, "space") is None
+    broker.expect(topic, ["space"])
 
 
 def test_what_cannot_be_asked_for_is_said() -> None:

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 _LINE_BYTES_MAX: Final = 64 * 1024
 ALL: Final = "all"
+_ONE_AT_A_TIME: Final = frozenset({"fail_fsync", "fill_disk", "refuse_connections"})
+"""Faults of which the last one that was asked for takes the place of those before."""
 
 
 class FaultRequestError(Exception):
@@ -46,18 +48,28 @@ class FaultRequestError(Exception):
 class ActiveFault:
     """One fault that a test has asked for, and how often it has struck."""
 
-    def __init__(self, kind: str, times: int | None) -> None:
+    def __init__(self, kind: str, times: int | None, when_over: Callable[[ActiveFault], object]) -> None:
+        """`when_over` is called, from whatever thread, when it has struck often enough."""
         self.kind = kind
         self.struck = 0
         self._times = times
-        self.undo: Callable[[], None] = lambda: None
+        self._when_over = when_over
+        self.undo: Callable[[], None] | None = None
+        """None when it is over, or was so at once."""
 
     def strike(self) -> bool:
         """Whether the fault strikes now. Not to be called by two threads at once."""
         if self._times is not None and self.struck >= self._times:
             return False
         self.struck += 1
+        if self.struck == self._times:
+            self._when_over(self)
         return True
+
+    def end(self) -> None:
+        undo, self.undo = self.undo, None
+        if undo is not None:
+            undo()
 
 
 class FaultControl:
@@ -111,7 +123,7 @@ class FaultControl:
             return {"struck": self._fault(asked["struck"]).struck}
         which = list(self._faults) if asked["end"] == ALL else [asked["end"]]
         for fault_id in which:
-            self._fault(fault_id).undo()
+            self._fault(fault_id).end()
         return {}
 
     def _fault(self, fault_id: int) -> ActiveFault:
@@ -124,7 +136,12 @@ class FaultControl:
         begin = self._kinds.get(kind)
         if begin is None:
             raise FaultRequestError(f"unknown fault {kind!r}; {nearest(kind, self._kinds)}")
-        fault = ActiveFault(kind, asked.get("times"))
+        loop = self._running.loop
+        fault = ActiveFault(kind, asked.get("times"), lambda over: loop.call_soon_threadsafe(over.end))
+        if kind in _ONE_AT_A_TIME:
+            for other in self._faults.values():
+                if other.kind == kind:
+                    other.end()
         begin(self, fault, asked)
         self._last_id += 1
         self._faults[self._last_id] = fault
@@ -169,7 +186,6 @@ class FaultControl:
         self._clock.off_ms += jump_ms
 
         def jump_back() -> None:
-            fault.undo = lambda: None
             self._clock.off_ms -= jump_ms
 
         fault.undo = jump_back

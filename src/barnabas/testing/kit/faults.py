@@ -12,6 +12,7 @@ struck so many `times`, or the broker's process ends: a broker that is started a
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -32,17 +33,24 @@ class FaultError(Exception):
     """The broker could not be told to fail, or did not fail as it was told."""
 
 
+class BrokerEndedError(FaultError):
+    """The broker that was to fail does not run, or not any more."""
+
+
 class Fault:
-    """Something that goes wrong from now on."""
+    """Something that goes wrong from now on, in one process of a broker."""
 
     def __init__(self, faults: Faults, fault_id: int, what: str) -> None:
         self._faults = faults
+        self._run = faults.run
         self._id = fault_id
         self._what = what
 
     @property
     def struck(self) -> int:
         """How often it has struck so far."""
+        if self._faults.run != self._run:
+            raise BrokerEndedError(f"{self._what} ended with the broker, which has been started again since")
         count: int = self._faults.ask({"struck": self._id})["struck"]
         return count
 
@@ -55,8 +63,9 @@ class Fault:
 
     def end(self) -> None:
         """Nothing happens if it is over already, or if the broker is."""
-        if self._faults.is_connected:
-            self._faults.ask({"end": self._id})
+        if self._faults.run == self._run:
+            with contextlib.suppress(BrokerEndedError):
+                self._faults.ask({"end": self._id})
 
     def __enter__(self) -> Self:
         return self
@@ -73,6 +82,8 @@ class Faults:
     def __init__(self) -> None:
         self._channel: socket.socket | None = None
         self._lock = threading.Lock()
+        self.run = 0
+        """How often the broker has been started."""
 
     # ── on the wire ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -119,16 +130,13 @@ class Faults:
 
     def heal(self) -> None:
         """Ends all faults of the broker, if it runs."""
-        if self.is_connected:
+        with contextlib.suppress(BrokerEndedError):
             self.ask({"end": "all"})
-
-    @property
-    def is_connected(self) -> bool:
-        return self._channel is not None
 
     def connect(self) -> socket.socket:
         """For a broker that is about to be started: returns its end of a new channel, which the caller closes."""
         self.disconnect()
+        self.run += 1
         self._channel, theirs = socket.socketpair()
         self._channel.settimeout(ANSWER_SECONDS_MAX)
         return theirs
@@ -142,16 +150,16 @@ class Faults:
     def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
         with self._lock:
             if self._channel is None:
-                raise FaultError("the broker does not run")
+                raise BrokerEndedError("the broker does not run")
             try:
                 self._channel.sendall(json.dumps(question).encode() + b"\n")
                 line = self._channel.recv(_ANSWER_BYTES)
             except TimeoutError:
                 raise FaultError(f"the broker did not answer within {ANSWER_SECONDS_MAX} s: is it paused?") from None
             except OSError as error:
-                raise FaultError(f"the broker has ended: {error}") from error
+                raise BrokerEndedError(f"the broker has ended: {error}") from error
         if not line:
-            raise FaultError("the broker has ended")
+            raise BrokerEndedError("the broker has ended")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise FaultError(answer["error"])

@@ -130,13 +130,13 @@ class ErrorAnswer:
         return header.api_key == self._api_key
 
     def strike(self, connection: Connection, header: RequestHeader, frame: memoryview, go_on: Next) -> bool:  # noqa: ARG002
+        if not self._count():
+            return False
         request = decode(header, frame)
         try:
             answer = error_answer(request, header.api_version, self._error)
         except ValueError as error:
             raise BadRequestError(f"cannot be answered as the test wants: {error}") from None
-        if not self._count():
-            return False
         connection.correlation_id = header.correlation_id
         if has_answer(request):
             connection.reply_bytes(encode_reply(header.api_key, header.api_version, header.correlation_id, answer))
