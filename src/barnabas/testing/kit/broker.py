@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 FOLDER_PREFIX: Final = "barnabas-"
 TEST_SETTINGS: Final[Mapping[str, str]] = {
+    "controller.quorum.election.timeout.ms": "200",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.min.session.timeout.ms": "500",
     "group.initial.rebalance.delay.ms": "0",
@@ -41,7 +42,7 @@ TEST_SETTINGS: Final[Mapping[str, str]] = {
     "transaction.state.log.num.partitions": "1",
 }
 """Where Kafka's defaults would have tests wait: the first member of a group does not wait for others, members may be
-missed early, and topics of the broker's own are small."""
+missed early, topics of the broker's own are small, and a controller that could not write is back soon."""
 
 
 class Broker(Node, ClientHelpers):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 WITHIN_S: Final = 10.0
 _POLL_INTERVAL_S: Final = 0.02
 _POLL_S: Final = 0.1
+_NOT_CONTROLLER: Final = 41
 _NOT_WRITTEN: Final = frozenset({3, 5, 6, 19, 56})
 """Errors of brokers that say for sure that a record was not written, and may be another time: the partition or its
 leader is not known yet, too few replicas are in sync, no space on the disk."""
@@ -64,12 +65,24 @@ class ClientHelpers(ABC):
         within_s: float = WITHIN_S,
     ) -> str:
         """Creates a topic, and returns its name, which nobody else has if none is given. It can be used at once."""
+        from confluent_kafka import KafkaException
         from confluent_kafka.cimpl import NewTopic
 
         name = name or unique_name()
         new = NewTopic(name, partitions, replication_factor or self.replication_factor, config=dict(settings or {}))
         admin = self._admin()
-        admin.create_topics([new], operation_timeout=within_s, request_timeout=within_s)[name].result(within_s)
+
+        def has_controller() -> bool:
+            """There may be none for a moment, after a fault."""
+            try:
+                admin.create_topics([new], operation_timeout=within_s, request_timeout=within_s)[name].result(within_s)
+            except KafkaException as failure:
+                if failure.args[0].code() != _NOT_CONTROLLER:
+                    raise
+                return False
+            return True
+
+        await_true(has_controller, f"there is an active controller to create {name}", within_s)
         await_true(lambda: self._is_led(admin, name, partitions), f"every partition of {name} has a leader", within_s)
         return name
 
