@@ -54,6 +54,7 @@ bench: java
 	@$(BIN)/python -m bench
 	@$(BIN)/python -m bench clusters
 	@$(BIN)/python -m bench pipelines
+	@$(BIN)/python -m bench kit
 
 bench-full: setup
 	@$(BIN)/python -m bench --full

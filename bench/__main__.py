@@ -1,6 +1,7 @@
 """`python -m bench`: the table. `python -m bench clusters`: that of three nodes beside three of Kafka's.
 
 `python -m bench pipelines`: that of source and sink on Spark.
+`python -m bench kit`: how soon the brokers of the test kit are ready.
 `python -m bench profile CASE`: where the broker spends its time in one case.
 `python -m bench publish [FILE …]`: puts the figures of finished runs into the documentation.
 """
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from bench import cases, family, profiling
+from bench import cases, family, kit, profiling
 from bench.clusters import cases as cluster_cases
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ def main(arguments: Sequence[str]) -> int:
             from bench.pipelines import table  # here, as it needs Spark
 
             return table.main(arguments[1:], console)
+        case ["kit"]:
+            return kit.main(arguments[1:], console)
         case ["publish"]:
             from bench import publishing
 
