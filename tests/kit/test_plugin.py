@@ -114,6 +114,7 @@ def test_settings_are_overridden_in_a_conftest_and_a_cluster_is_there_too(tmp_pa
             barnabas_cluster.kill(3)
             barnabas_cluster.produce(barnabas_cluster_topic, ["x"], within_s=30)
             barnabas_cluster.expect(barnabas_cluster_topic, ["x"])
+            barnabas_cluster.kill()
 
         def test_cluster_is_whole_again(barnabas_cluster):
             assert barnabas_cluster.running == [1, 2, 3]

@@ -83,13 +83,10 @@ def barnabas_session_cluster(barnabas_settings: Mapping[str, str]) -> Iterator[C
 @pytest.fixture
 def barnabas_cluster(barnabas_session_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """The cluster of the session. What a test has its nodes suffer ends with the test."""
-    nodes = [barnabas_session_cluster[node_id] for node_id in barnabas_session_cluster.nodes]
-    for node in nodes:
-        make_well(node)
-    show_if_failed(request, *nodes)
+    make_cluster_well(barnabas_session_cluster)
+    show_if_failed(request, *members(barnabas_session_cluster))
     yield barnabas_session_cluster
-    for node in nodes:
-        make_well(node)
+    make_cluster_well(barnabas_session_cluster)
 
 
 @pytest.fixture
@@ -98,7 +95,7 @@ def barnabas_own_cluster(barnabas_settings: Mapping[str, str], request: pytest.F
     from barnabas.testing import Cluster
 
     with Cluster(nodes=3, settings=barnabas_settings) as cluster:
-        show_if_failed(request, *(cluster[node_id] for node_id in cluster.nodes))
+        show_if_failed(request, *members(cluster))
         yield cluster
 
 
@@ -117,12 +114,27 @@ def topic_name(request: pytest.FixtureRequest) -> str:
 
 def make_well(broker: Broker) -> None:
     """Ends all faults. A broker that does not run, or is paused, is started again, with all that it has."""
-    if broker.is_running:
-        broker.resume()
-        broker.faults.heal()
+    end_faults(broker)
     if not broker.is_running:
         broker.kill()  # one that has ended by itself has not been waited for
         broker.start()
+
+
+def make_cluster_well(cluster: Cluster) -> None:
+    """Nodes are started together: a majority of them may have to be there before any is ready."""
+    for broker in members(cluster):
+        end_faults(broker)
+    cluster.start()
+
+
+def end_faults(broker: Broker) -> None:
+    if broker.is_running:
+        broker.resume()
+        broker.faults.heal()
+
+
+def members(cluster: Cluster) -> list[Broker]:
+    return [cluster[node_id] for node_id in cluster.nodes]
 
 
 def show_if_failed(request: pytest.FixtureRequest, *brokers: Broker) -> None:
