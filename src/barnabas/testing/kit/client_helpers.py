@@ -15,7 +15,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
     from confluent_kafka.admin import AdminClient
@@ -314,12 +314,12 @@ def as_record(record: str | bytes | Record) -> Record:
     return record if isinstance(record, Record) else Record(as_bytes(record))
 
 
-def await_true(condition: Any, what: Any, within_s: float) -> None:
+def await_true(condition: Callable[[], bool], what: str | Callable[[], str], within_s: float) -> None:
     """Waits until a condition holds; `what` says what that is, or is called to do so when the time is up."""
     deadline = time.monotonic() + within_s
     while not condition():
         if time.monotonic() > deadline:
-            raise AssertionError(f"not within {within_s} s: {what() if callable(what) else what}")
+            raise AssertionError(f"not within {within_s} s: {what if isinstance(what, str) else what()}")
         time.sleep(_POLL_INTERVAL_S)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from barnabas.net.connection import BadRequestError
@@ -70,8 +71,8 @@ class WireFaults:
             for at, fault in enumerate(faults):
                 if not fault.concerns(header):
                     continue
-                rest = faults[at + 1 :]
-                if fault.strike(connection, header, frame, lambda to, held, rest=rest: self._pass(rest, to, held)):  # type: ignore[misc]
+                go_on = partial(self._pass, faults[at + 1 :])
+                if fault.strike(connection, header, frame, go_on):
                     return
         self._servers.handle_frame(connection, frame)
 
