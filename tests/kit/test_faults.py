@@ -114,6 +114,14 @@ def test_a_lost_acknowledgement_doubles_what_is_not_idempotent_and_nothing_else(
     broker.expect(other, ["once"])
 
 
+def test_what_was_refused_has_no_acknowledgement_to_lose(broker: Broker, topic: str) -> None:
+    lost = broker.faults.drop_acknowledgements(times=1)
+    refused = broker.faults.answer("Produce", "NOT_LEADER_OR_FOLLOWER", times=2)
+    assert write(broker, topic, "once", **{"enable.idempotence": True}) is None
+    assert (lost.struck, refused.struck) == (1, 2)
+    broker.expect(topic, ["once"])
+
+
 def test_aiokafka_survives_a_lost_acknowledgement(broker: Broker, topic: str) -> None:
     async def send() -> None:
         async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap, enable_idempotence=True) as producer:

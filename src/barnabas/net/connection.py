@@ -358,9 +358,9 @@ class Connection:
         slot.is_in_line = True
         self._slots.append(slot)
 
-    def is_answered_behind(self, slot: Slot) -> bool:
-        """Whether the request after that of this slot, which is the oldest, has its reply."""
-        return len(self._slots) > 1 and self._slots[0] is slot and self._slots[1].parts is not None
+    def reply_behind(self, slot: Slot) -> list[Part] | None:
+        """The reply that leaves as soon as that of this slot has; None while there is none, or others come before."""
+        return self._slots[1].parts if len(self._slots) > 1 and self._slots[0] is slot else None
 
     def slot_filled(self, slot: Slot) -> None:
         if self.is_closed:

@@ -54,12 +54,13 @@ class ActiveFault:
         self.struck = 0
         self._times = times
         self._when_over = when_over
+        self._has_ended = False
         self.undo: Callable[[], None] | None = None
         """None when it is over, or was so at once."""
 
     def strike(self) -> bool:
         """Whether the fault strikes now. Not to be called by two threads at once."""
-        if self._times is not None and self.struck >= self._times:
+        if self._has_ended or (self._times is not None and self.struck >= self._times):
             return False
         self.struck += 1
         if self.struck == self._times:
@@ -67,6 +68,7 @@ class ActiveFault:
         return True
 
     def end(self) -> None:
+        self._has_ended = True
         undo, self.undo = self.undo, None
         if undo is not None:
             undo()

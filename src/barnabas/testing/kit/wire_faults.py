@@ -12,10 +12,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from barnabas.net.connection import BadRequestError
-from barnabas.net.frames import encode_reply, has_answer
+from barnabas.net.frames import LENGTH, encode_reply, has_answer
+from barnabas.net.parts import FilePart
 from barnabas.protocol import codec, messages
 from barnabas.protocol.api import APIS, ApiKey
-from barnabas.protocol.headers import parse_request_header
+from barnabas.protocol.errors import Error
+from barnabas.protocol.headers import parse_request_header, parse_response_header
 from barnabas.testing.kit.error_answers import error_answer
 
 if TYPE_CHECKING:
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from barnabas.net.connection import Connection, Slot
+    from barnabas.net.parts import Part
     from barnabas.node.listener_servers import ListenerServers
-    from barnabas.protocol.errors import Error
     from barnabas.protocol.headers import RequestHeader
 
     Next = Callable[[Connection, memoryview], None]
@@ -145,7 +147,8 @@ class ErrorAnswer:
 
 
 class LostAcknowledgement:
-    """A Produce is carried out. When its answer is there, the connection is closed instead."""
+    """A Produce is carried out. When its answer is there, and says that something was written, the connection is closed
+    instead."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, count: Callable[[], bool]) -> None:
         self._loop = loop
@@ -155,18 +158,31 @@ class LostAcknowledgement:
         return header.api_key == ApiKey.PRODUCE
 
     def strike(self, connection: Connection, header: RequestHeader, frame: memoryview, go_on: Next) -> bool:
-        if not has_answer(decode(header, frame)) or not self._count():
+        if not has_answer(decode(header, frame)):
             return False
-        # Whatever is answered from now on stays behind this place, which nobody fills.
-        self._close_when_answered(connection, connection.reserve())
+        # Whatever is answered from now on stays behind this place until it is known what that is.
+        self._look(connection, header, connection.reserve())
         go_on(connection, frame)
         return True
 
-    def _close_when_answered(self, connection: Connection, place: Slot) -> None:
-        if connection.is_answered_behind(place):
+    def _look(self, connection: Connection, header: RequestHeader, place: Slot) -> None:
+        reply = connection.reply_behind(place)
+        if connection.is_closed:
+            return
+        if reply is None:
+            self._loop.call_later(_LOOK_S, self._look, connection, header, place)
+        elif acknowledges(reply, header) and self._count():
             connection.close()
-        elif not connection.is_closed:
-            self._loop.call_later(_LOOK_S, self._close_when_answered, connection, place)
+        else:
+            place.fill([])
+
+
+def acknowledges(reply: Sequence[Part], header: RequestHeader) -> bool:
+    """Whether the answer to a Produce says of any partition that records were written."""
+    frame = memoryview(b"".join(part for part in reply if not isinstance(part, FilePart)))[LENGTH.size :]
+    _, body = parse_response_header(frame, header.api_key, header.api_version)
+    response, _ = codec.decode_prefix(messages.ProduceResponse, frame, header.api_version, body)
+    return any(each.error_code == Error.NONE for topic in response.responses for each in topic.partition_responses)
 
 
 def decode(header: RequestHeader, frame: memoryview) -> Any:
