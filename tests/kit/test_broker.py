@@ -196,16 +196,18 @@ def test_a_broker_ends_with_the_process_that_started_it(how: signal.Signals, pau
         broker = Broker().start()
         if sys.argv[1] == "True":
             broker.pause()
-        print(broker.pid, flush=True)
+        print(broker.pid, broker.data_dir.parent, flush=True)
         time.sleep(600)
         """
     )
     with subprocess.Popen([sys.executable, "-c", program, str(paused)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        pid = int(process.stdout.readline())
-        assert is_alive(pid)
+        pid, folder = process.stdout.readline().split()
+        assert is_alive(int(pid))
+        assert Path(folder).exists()
         process.send_signal(how)
-    await_true(lambda: not is_alive(pid), "the broker has ended", 10)
+    await_true(lambda: not is_alive(int(pid)), "the broker has ended", 10)
+    await_true(lambda: not Path(folder).exists(), "its folder is gone", 10)
 
 
 def test_a_cluster_survives_the_loss_of_a_node() -> None:

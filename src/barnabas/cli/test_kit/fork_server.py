@@ -7,9 +7,10 @@ socket:
     {"run": ["start", "--data-dir", ...]}    with the file descriptors of the log, of a pipe for the exit code and, if
                                              there are to be faults, of the channel for them; answered by {"pid": 4711}
     {"signal": 9, "pid": 4711}               answered by {"sent": true}; false if it has ended
+    {"temporary": "/tmp/barnabas-x"}         a folder that is removed at the end, if it is still there; answered by {}
 
 The exit code of a command is written to its pipe when it has ended. When the socket ends, because whoever started this
-process is gone, everything that was forked is killed.
+process is gone, everything that was forked is killed, and temporary folders go with it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import gc
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -45,6 +47,7 @@ class ForkServer:
         self._asking = asking
         self._exits: dict[int, int] = {}
         """The pipe for the exit code, by process id."""
+        self._temporary: set[str] = set()
         self._ended, woken = socket.socketpair()
         for each in (self._ended, woken):
             each.setblocking(False)
@@ -68,6 +71,9 @@ class ForkServer:
         finally:
             for pid in self._exits:
                 os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            for folder in self._temporary:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _answer(self) -> bool:
         line, fds = b"", list[int]()
@@ -78,9 +84,16 @@ class ForkServer:
             line += data
             fds += more
         asked = json.loads(line)
-        answer = {"sent": self._send(asked)} if "signal" in asked else {"pid": self._fork(asked, fds)}
-        self._asking.sendall(json.dumps(answer).encode() + b"\n")
+        self._asking.sendall(json.dumps(self._obey(asked, fds)).encode() + b"\n")
         return True
+
+    def _obey(self, asked: Mapping[str, Any], fds: Sequence[int]) -> dict[str, Any]:
+        if "signal" in asked:
+            return {"sent": self._send(asked)}
+        if "temporary" in asked:
+            self._temporary.add(asked["temporary"])
+            return {}
+        return {"pid": self._fork(asked, fds)}
 
     def _send(self, asked: Mapping[str, Any]) -> bool:
         """Only to what has not been reaped: a process id that is free again may be anybody's."""

@@ -118,8 +118,11 @@ class Broker(Node, ClientHelpers):
         await asyncio.to_thread(self.__exit__, kind, value, trace)
 
     def _spawn(self, log: BinaryIO) -> Process:
+        server = fork_server()
+        if self._folder is not None:
+            server.remove_at_the_end(self._folder.name)
         with self.faults.connect() as channel:
-            return fork_server().run(self._words(), log.fileno(), channel)
+            return server.run(self._words(), log.fileno(), channel)
 
     def _wait(self, number: signal.Signals, deadline_s: float) -> int:
         code = super()._wait(number, deadline_s)

@@ -106,7 +106,10 @@ class Cluster(cluster_processes.Cluster, ClientHelpers):
         return Broker(data_dir, port=port, config_file=config_file)
 
     def _run_command(self, words: Sequence[str]) -> tuple[int, str]:
+        server = fork_server()
+        if self._folder is not None:
+            server.remove_at_the_end(self._folder.name)
         with tempfile.TemporaryFile() as output:
-            code = fork_server().run(words, output.fileno()).wait(cluster_processes.FORMAT_DEADLINE_S)
+            code = server.run(words, output.fileno()).wait(cluster_processes.FORMAT_DEADLINE_S)
             output.seek(0)
             return code, output.read().decode(errors="replace")

@@ -105,6 +105,10 @@ class ForkServer:
     def send_signal(self, pid: int, number: int) -> None:
         self._ask({"signal": int(number), "pid": pid})
 
+    def remove_at_the_end(self, folder: str) -> None:
+        """Has a folder removed when this process is gone, whether it had time for that or not."""
+        self._ask({"temporary": folder})
+
     def close(self) -> None:
         """Ends the process and all that it has forked."""
         if self._owner != os.getpid():
