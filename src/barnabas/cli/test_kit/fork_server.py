@@ -24,13 +24,10 @@ import shutil
 import signal
 import socket
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from barnabas.broker.api.registry import register_all
-from barnabas.cli import start_command
-from barnabas.cli.formatting import format_command
 from barnabas.cli.main import exit_code_of, run_command
-from barnabas.testing.kit.fault_control import FaultControl
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,7 +35,11 @@ if TYPE_CHECKING:
 MESSAGE_BYTES_MAX: Final = 1 << 20
 _FDS_MAX: Final = 3
 
-IMPORTED: Final = (start_command, format_command)
+IMPORTED: Final = (
+    "barnabas.cli.formatting.format_command",
+    "barnabas.cli.start_command",
+    "barnabas.testing.kit.fault_control",
+)
 """What those who are forked would import themselves."""
 
 
@@ -149,14 +150,27 @@ def run(words: Sequence[str], channel: Sequence[int]) -> int:
     name, *arguments = words
     if name != "start" or not channel:
         return run_command(list(words))
+    from barnabas.cli import start_command
+    from barnabas.testing.kit.fault_control import FaultControl
+
     return start_command.run(arguments, outside=FaultControl(socket.socket(fileno=channel[0])).outside())
+
+
+def load() -> None:
+    """Nothing of what is imported is garbage, so it is not looked through for any, neither now nor later."""
+    gc.disable()
+    for name in IMPORTED:
+        import_module(name)
+    from barnabas.broker.api.registry import register_all
+
+    register_all()
+    gc.freeze()
+    gc.enable()
 
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    register_all()
-    gc.collect()
-    gc.freeze()
+    load()
     ForkServer(socket.socket(fileno=int(sys.argv[1]))).serve()
 
 
