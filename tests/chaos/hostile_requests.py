@@ -223,6 +223,37 @@ def describe_producers(count: int) -> m.DescribeProducersRequest:
     return request(topics=[request.TopicRequest(name=KNOWN_TOPIC, partition_indexes=list(range(count)))])
 
 
+def describe_log_dirs(topic: str) -> Callable[[int], m.DescribeLogDirsRequest]:
+    request = m.DescribeLogDirsRequest
+    return lambda count: request(topics=[request.DescribableLogDirTopic(topic=topic, partitions=list(range(count)))])
+
+
+def describe_log_dirs_of_topics(count: int) -> m.DescribeLogDirsRequest:
+    request = m.DescribeLogDirsRequest
+    return request(topics=[request.DescribableLogDirTopic(topic=name, partitions=[0]) for name in names(count)])
+
+
+def delete_records(topic: str) -> Callable[[int], m.DeleteRecordsRequest]:
+    request = m.DeleteRecordsRequest
+    return lambda count: request(
+        topics=[
+            request.DeleteRecordsTopic(
+                name=topic,
+                partitions=[request.DeleteRecordsPartition(partition_index=n, offset=0) for n in range(count)],
+            )
+        ],
+        timeout_ms=1000,
+    )
+
+
+def delete_records_of_topics(count: int) -> m.DeleteRecordsRequest:
+    request = m.DeleteRecordsRequest
+    partitions = [request.DeleteRecordsPartition(partition_index=0, offset=0)]
+    return request(
+        topics=[request.DeleteRecordsTopic(name=name, partitions=partitions) for name in names(count)], timeout_ms=1000
+    )
+
+
 def create_topics(count: int) -> m.CreateTopicsRequest:
     request = m.CreateTopicsRequest
     topics = [request.CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names(count)]
@@ -508,6 +539,10 @@ HOSTILE: list[Hostile] = [
     Hostile("list-offsets-again", by(list_offsets_again, 7)),
     Hostile("offset-for-leader-epoch", by(leader_epochs, 4)),
     Hostile("describe-producers", by(describe_producers, 0)),
+    Hostile("describe-log-dirs", by(describe_log_dirs(KNOWN_TOPIC), 5)),
+    Hostile("describe-log-dirs-topics", by(describe_log_dirs_of_topics, 1)),
+    Hostile("delete-records", by(delete_records(KNOWN_TOPIC), 2)),
+    Hostile("delete-records-topics", by(delete_records_of_topics, 0)),
     Hostile("describe-transactions", by(lambda n: m.DescribeTransactionsRequest(transactional_ids=names(n)), 0)),
     Hostile("list-transactions", by(lambda n: m.ListTransactionsRequest(state_filters=names(n)), 1), ALLOWED),
     Hostile("add-partitions-to-txn", by(add_partitions, 3), 10_000),

@@ -244,6 +244,9 @@ class Client(Protocol):
 
     def add_partitions(self, topic: str, total: int) -> None: ...
 
+    def delete_records(self, topic: str, offset: int, partition: int = 0) -> int:
+        """Delete what comes before this offset, or all if it is -1; where the partition begins then."""
+
     def topic_names(self) -> set[str]: ...
 
     def partition_count(self, topic: str) -> int: ...

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import aiokafka
 import aiokafka.errors
 from aiokafka import TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -344,6 +344,11 @@ class AiokafkaClient:
     def add_partitions(self, topic: str, total: int) -> None:
         for _, code, *message in self._admin("create_partitions", {topic: NewPartitions(total)}).topic_errors:
             _check(code, message)
+
+    def delete_records(self, topic: str, offset: int, partition: int = 0) -> int:
+        wanted = {TopicPartition(topic, partition): RecordsToDelete(offset)}
+        (low_watermark,) = self._admin("delete_records", wanted).values()
+        return int(low_watermark)
 
     def topic_names(self) -> set[str]:
         return set(self._admin("list_topics"))

@@ -369,6 +369,10 @@ class ConfluentClient:
     def add_partitions(self, topic: str, total: int) -> None:
         _await(self._admin().create_partitions([NewPartitions(topic, total)]).values())
 
+    def delete_records(self, topic: str, offset: int, partition: int = 0) -> int:
+        (deleted,) = _await(self._admin().delete_records([TopicPartition(topic, partition, offset)]).values())
+        return int(deleted.low_watermark)
+
     def topic_names(self) -> set[str]:
         return set(self._admin().list_topics(timeout=DEADLINE_S).topics)
 

@@ -320,6 +320,10 @@ class KafkaPythonClient:
         answer = self._admin("create_partitions", {topic: total}, raise_errors=False)
         _check([result.to_dict() for result in answer.results])
 
+    def delete_records(self, topic: str, offset: int, partition: int = 0) -> int:
+        (deleted,) = self._admin("delete_records", {TopicPartition(topic, partition): offset}).values()
+        return int(deleted["low_watermark"])
+
     def topic_names(self) -> set[str]:
         return set(self._admin("list_topics"))
 

@@ -376,6 +376,18 @@ def _describe_producers(c: Context) -> Message:
     return request(topics=[request.TopicRequest(name=c.topic.name, partition_indexes=[0])])
 
 
+def _describe_log_dirs(c: Context) -> Message:
+    request = m.DescribeLogDirsRequest
+    return request(topics=[request.DescribableLogDirTopic(topic=c.topic.name, partitions=[0])])
+
+
+def _delete_records(c: Context) -> Message:
+    request = m.DeleteRecordsRequest
+    partition = request.DeleteRecordsPartition(partition_index=0, offset=0)
+    topic = request.DeleteRecordsTopic(name=c.topic.name, partitions=[partition])
+    return request(topics=[topic], timeout_ms=30_000)
+
+
 REQUESTS: dict[ApiKey, Callable[[Context], Message]] = {
     ApiKey.PRODUCE: _produce,
     ApiKey.FETCH: _fetch,
@@ -415,6 +427,8 @@ REQUESTS: dict[ApiKey, Callable[[Context], Message]] = {
     ApiKey.DESCRIBE_TRANSACTIONS: _describe_transactions,
     ApiKey.LIST_TRANSACTIONS: _list_transactions,
     ApiKey.DESCRIBE_PRODUCERS: _describe_producers,
+    ApiKey.DESCRIBE_LOG_DIRS: _describe_log_dirs,
+    ApiKey.DELETE_RECORDS: _delete_records,
 }
 """The APIs of a single node; each maker gives a request that succeeds, unless `OUTCOMES` has another outcome."""
 

@@ -18,6 +18,7 @@ from barnabas.broker.api.environments import (
     FetchEnvironment,
     GroupEnvironment,
     ProduceEnvironment,
+    StorageEnvironment,
     TransactionEnvironment,
 )
 from barnabas.broker.api.fetch.fetch_sessions import FetchSessions
@@ -38,6 +39,7 @@ from barnabas.broker.live_config import LiveConfig
 from barnabas.broker.maintenance import Maintenance
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.config.topic_config import resolve_topic_config
+from barnabas.log.folder.data_dir import plain_path
 from barnabas.metadata.image import MetadataImage
 from barnabas.net.peer import PeerEnvironment
 from barnabas.net.purgatory import Purgatory
@@ -93,7 +95,7 @@ class Broker:
         self._environment = environment
         self._node_id = config.node_id
         self._loop = asyncio.get_running_loop()
-        self._settings = LiveConfig(config, environment.on_configured)
+        self._settings = LiveConfig(config, self._configured)
         self._clock, self._disk, self._random = environment.clock, environment.disk, environment.random
         self._publisher, self._channel = environment.publisher, environment.channel
         self._writers = environment.threads.pool("writes", config.background_threads)
@@ -230,6 +232,13 @@ class Broker:
                 topic_creations=self._topic_creations,
                 answers=MetadataAnswers(),
             ),
+            StorageEnvironment(
+                replicas=self._replicas,
+                store=self._store,
+                purgatory=self._purgatory,
+                disk=self._disk,
+                run_in_thread=self.read_in_thread,
+            ),
         )
 
     def run_in_thread(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
@@ -273,6 +282,7 @@ class Broker:
             heartbeat_interval_ms=self._settings.config.broker_heartbeat_interval_ms,
             registration_timeout_ms=self._settings.config.initial_broker_registration_timeout_ms,
             folder_failure_timeout_ms=self._settings.config.log_dir_failure_timeout_ms,
+            cordoned_directories=lambda: self._store.cordoned_ids,
             on_failure=self._environment.on_failure,
         )
         await self._lifecycle.register_first()
@@ -326,6 +336,11 @@ class Broker:
         self._has_controller = False
         if isinstance(error, OSError):
             self._directories.metadata_log_failed(error)
+
+    def _configured(self, config: BrokerConfig) -> None:
+        if self._store.cordon(map(plain_path, config.cordoned_log_dirs)) and self._lifecycle is not None:
+            self._lifecycle.beat_now()
+        self._environment.on_configured(config)
 
     # ── following the metadata ───────────────────────────────────────────────────────────────────────────────
 

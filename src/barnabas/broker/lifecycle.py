@@ -87,6 +87,7 @@ class BrokerLifecycle:
         stop_timeout_ms: int = 10_000,
         stop_limit_ms: int = 300_000,
         folder_failure_timeout_ms: int = 30_000,
+        cordoned_directories: Callable[[], list[Uuid]] = list,
         on_failure: Callable[[BaseException], None] | None = None,
     ) -> None:
         """`metadata` puts into effect what `publisher` publishes. `on_failure` is called on this loop with the error
@@ -101,6 +102,7 @@ class BrokerLifecycle:
         self._stop_timeout_s = stop_timeout_ms / 1000
         self._stop_limit_s = stop_limit_ms / 1000
         self._folder_failure_timeout_s = folder_failure_timeout_ms / 1000
+        self._cordoned_directories = cordoned_directories
         self._on_failure = on_failure
         self._epoch = NO_EPOCH
         self._is_prepared = False
@@ -187,7 +189,7 @@ class BrokerLifecycle:
                 timer.cancel()
 
     def beat_now(self) -> None:
-        """The next heartbeat is sent at once: the way to the controller is another."""
+        """The next heartbeat is sent at once: the way to the controller is another, or there is something to tell."""
         self._has_news.set()
 
     async def prepare(self, preparation: Awaitable[None]) -> None:
@@ -346,5 +348,5 @@ class BrokerLifecycle:
             current_metadata_offset=self._metadata.offset_in_effect(self._publisher.image.offset),
             want_fence=not self._is_prepared,
             offline_log_dirs=list(self._failed_directories),
-            cordoned_log_dirs=[],
+            cordoned_log_dirs=self._cordoned_directories(),
         )

@@ -68,6 +68,7 @@ class BrokerConfig:
     controller_quorum_retry_backoff_ms: int
     controller_quorum_voters: tuple[str, ...]
     controller_socket_timeout_ms: int
+    cordoned_log_dirs: tuple[str, ...]
     default_replication_factor: int
     delete_topic_enable: bool
     fetch_max_bytes: int
@@ -209,6 +210,7 @@ class BrokerConfig:
         self.__dict__.update({name: self.get(name.replace("_", ".")) for name in _ATTRIBUTES})
         self.__dict__.update(
             inter_broker_listener_name=self._listeners.inter_broker_name,
+            cordoned_log_dirs=rules.cordoned_dirs(self.get),
             log_dirs=rules.data_dirs(self.get),
             log_flush_interval_ms=rules.flush_interval_ms(self.get),
             log_retention_ms=rules.retention_ms(self.get),

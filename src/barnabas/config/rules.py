@@ -83,6 +83,12 @@ def data_dirs(get: Get) -> tuple[str, ...]:
     return words(get, "log.dirs") or words(get, "log.dir")
 
 
+def cordoned_dirs(get: Get) -> tuple[str, ...]:
+    """`cordoned.log.dirs`, of which an asterisk means all."""
+    cordoned = words(get, "cordoned.log.dirs")
+    return data_dirs(get) if "*" in cordoned else cordoned
+
+
 def connection_limits(overrides: str) -> dict[str, int]:
     """`max.connections.per.ip.overrides`: the maximum number of connections by host."""
     key = "max.connections.per.ip.overrides"

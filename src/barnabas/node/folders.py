@@ -16,7 +16,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config.sole_node import is_sole_node
-from barnabas.log.folder.data_dir import DataDir
+from barnabas.log.folder.data_dir import DataDir, plain_path
 from barnabas.log.folder.meta_properties import META_PROPERTIES, DamagedMetaPropertiesError, MetaProperties
 from barnabas.log.segments.file_names import parse_folder
 from barnabas.log.segments.open_files import FilePool
@@ -92,8 +92,8 @@ class _Opening:
         self._disk = disk
         self._clock = clock
         self._random = random
-        self._paths = list(dict.fromkeys(_plain(path) for path in config.log_dirs))
-        self._metadata_path = _plain(config.metadata_log_dir)
+        self._paths = list(dict.fromkeys(plain_path(path) for path in config.log_dirs))
+        self._metadata_path = plain_path(config.metadata_log_dir)
         self._locked: dict[str, DataDir] = {}
         self._metas: dict[str, MetaProperties] = {}
         """Of the folders that are locked and not new."""
@@ -236,10 +236,6 @@ class _Opening:
             metadata.directory_id,
             tuple(self._locked.values()),
         )
-
-
-def _plain(path: str) -> str:
-    return path.rstrip("/") or "/"
 
 
 def _list(unusable: Mapping[str, Exception]) -> str:

@@ -11,7 +11,7 @@ import fcntl
 import functools
 import os
 import resource
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 _PROBE_STRIDE_BYTES = 1024 * 1024
 _OPEN_FILES_UNLIMITED = 1 << 20
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+
+
+class Space(NamedTuple):
+    """Of the file system that holds a folder."""
+
+    total_bytes: int
+    usable_bytes: int
+    """What this process may still write."""
 
 
 class Disk(Protocol):
@@ -55,6 +63,8 @@ class Disk(Protocol):
     def size(self, path: str) -> int: ...
 
     def modified_ms(self, path: str) -> int: ...
+
+    def space(self, path: str) -> Space: ...
 
     def exists(self, path: str) -> bool: ...
 
@@ -135,6 +145,10 @@ class SystemDisk:
 
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
+
+    def space(self, path: str) -> Space:
+        found = os.statvfs(path)
+        return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from barnabas.replication.partition import BrokerId, PartitionState, Pulse
 
 ACKS_ALL = -1
+TO_HIGH_WATERMARK = -1
+"""The offset of a deletion of all that is committed."""
 
 
 class Subscriber(Protocol):
@@ -43,6 +45,7 @@ class HostedPartition:
         "copying",
         "copying_watchers",
         "cuts",
+        "deletion_watchers",
         "index",
         "is_removed",
         "isr_changes",
@@ -75,6 +78,8 @@ class HostedPartition:
         self.watchers: Watchers = {}
         self.subscribers: dict[Subscriber, None] = {}
         self.copying_watchers: Watchers = {}
+        self.deletion_watchers: Watchers = {}
+        """Requests that wait until other replicas have removed records, too."""
         self.copying: dict[CopyingSubscriber, None] = {}
         self.isr_changes: IsrChanges | None = None
         """Where it says who is to be in sync, if the node is one of several."""
@@ -173,6 +178,8 @@ class HostedPartition:
             self.purgatory.wake(self.copying_watchers)
         for copying in self.copying:
             copying.mark()
+        if self.deletion_watchers:
+            self.purgatory.wake(self.deletion_watchers)
 
     # ── as a leader with followers ───────────────────────────────────────────────────────────────────────────
 
@@ -186,6 +193,8 @@ class HostedPartition:
             follower, position, log_start_offset=log_start_offset, broker_epoch=broker_epoch, pulse=pulse
         ):
             self._high_watermark_moved()
+        if self.deletion_watchers:
+            self.purgatory.wake(self.deletion_watchers)
         if follower not in state.isr and self.isr_changes is not None:
             self.isr_changes.consider(self)
 
@@ -216,6 +225,47 @@ class HostedPartition:
             subscriber.mark()
         for copying in self.copying:
             copying.mark_high_watermark()
+
+    # ── removing records ─────────────────────────────────────────────────────────────────────────────────────
+
+    def delete_records(self, offset: int) -> int:
+        """Removes the records before an offset, or all that are committed (`TO_HIGH_WATERMARK`), here; followers learn
+        of it with their next fetch. Returns the offset. Raises KafkaError with nothing done."""
+        self.require_leader()
+        policy = self.log.config.cleanup_policy
+        if "compact" in policy and "delete" not in policy:
+            raise KafkaError(
+                Error.POLICY_VIOLATION,
+                f"records of {self} can not be deleted due to the configured policy: cleanup.policy is compact",
+            )
+        high_watermark = self.state.high_watermark.offset
+        if offset == TO_HIGH_WATERMARK:
+            offset = high_watermark
+        if not 0 <= offset <= high_watermark:
+            raise KafkaError(
+                Error.OFFSET_OUT_OF_RANGE,
+                f"records of {self} can be deleted up to its high watermark {high_watermark}, not up to {offset}",
+            )
+        if offset > self.log.log_start_offset:
+            self.log.advance_log_start(offset)
+            self.notify()
+        return offset
+
+    @property
+    def low_watermark(self) -> int:
+        """Before it, no live replica has anything any more."""
+        return self.state.low_watermark(self.log.log_start_offset)
+
+    def deletion_outcome(self, offset: int) -> Error | None:
+        """What became of a deletion before an offset: NONE if all live replicas have done it, None while that is
+        open."""
+        if self.is_removed:
+            return Error.UNKNOWN_TOPIC_OR_PARTITION
+        if self.offline_reason is not None:
+            return Error.KAFKA_STORAGE_ERROR
+        if not self.state.is_leader:
+            return Error.NOT_LEADER_OR_FOLLOWER
+        return Error.NONE if self.low_watermark >= offset else None
 
     # ── as a follower ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -287,6 +337,8 @@ class HostedPartition:
         self.state.resign()
         if self.watchers:
             self.purgatory.wake(self.watchers)
+        if self.deletion_watchers:
+            self.purgatory.wake(self.deletion_watchers)
 
     def is_back(self) -> None:
         """What put the partition offline is mended: what it does next, the metadata says."""

@@ -2,8 +2,9 @@
 over all of them.
 
 With several data folders a new log goes where the metadata says, or, where it leaves that to the broker, where the
-fewest are. A log that cannot be opened keeps its folder and its checkpoints as they are: it stays offline until the
-next start, and its data folder is not marked as cleanly closed.
+fewest are, but not into a folder that is cordoned as long as there is another. A log that cannot be opened keeps its
+folder and its checkpoints as they are: it stays offline until the next start, and its data folder is not marked as
+cleanly closed.
 
 A data folder whose device failed is offline until the next start, with all its logs: nothing is written there any
 more, neither checkpoints nor the mark of a clean end, so that the next start checks what is really on the device. One
@@ -84,6 +85,7 @@ class LogStore:
     ) -> None:
         self._dirs = list(dirs)
         self._unusable = unusable
+        self._cordoned: frozenset[str] = frozenset()
         self._directory_ids = {data_dir: directory_id for directory_id, data_dir in dirs}
         self._run_in_thread = run_in_thread
         self._on_roll = on_roll
@@ -174,6 +176,31 @@ class LogStore:
     def failed(self) -> Mapping[DataDir, OSError]:
         return self._failed
 
+    @property
+    def offline_paths(self) -> list[str]:
+        """Of the data folders that have failed, and of those that could not be used from the start."""
+        return [*(data_dir.path for data_dir in self._failed), *(each.path for each in self._unusable)]
+
+    # ── data folders that take no new logs ───────────────────────────────────────────────────────────────────
+
+    def cordon(self, paths: Iterable[str]) -> bool:
+        """From now on, no new log is placed in these data folders, and in others again. True if that is a change."""
+        before, self._cordoned = self._cordoned, frozenset(paths)
+        return self._cordoned != before
+
+    def is_cordoned(self, data_dir: DataDir) -> bool:
+        return data_dir.path in self._cordoned
+
+    @property
+    def cordoned_ids(self) -> list[Uuid]:
+        return [directory_id for directory_id, data_dir in self._dirs if self.is_cordoned(data_dir)]
+
+    # ── where logs are ───────────────────────────────────────────────────────────────────────────────────────
+
+    def folder_of(self, log: PartitionLog) -> DataDir | None:
+        """The data folder that holds a log; None if the log is not this store's any more."""
+        return self._logs.get(log)
+
     def directory_of(self, log: PartitionLog) -> Uuid:
         """The id of the data folder that holds a log of this store."""
         return self._directory_ids[self._logs[log]]
@@ -260,10 +287,11 @@ class LogStore:
         """A folder for each of several new logs: the one with this id, else where the fewest logs are, those that are
         placed here included."""
         by_id = dict(self.online)
+        open_to_new = [each for each in by_id.values() if not self.is_cordoned(each)] or list(by_id.values())
         logs_in = Counter(self._logs.values())
         chosen = []
         for directory in directories:
-            data_dir = by_id.get(directory) or min(by_id.values(), key=lambda data_dir: logs_in[data_dir])
+            data_dir = by_id.get(directory) or min(open_to_new, key=lambda data_dir: logs_in[data_dir])
             logs_in[data_dir] += 1
             chosen.append(data_dir)
         return chosen

@@ -59,11 +59,13 @@ P = TypeVar("P", bound=Position)
 class ClusterView:
     """What all partitions of a node see of the cluster around them."""
 
-    __slots__ = ("active_brokers", "racks", "replica_lag_time_max_ms")
+    __slots__ = ("active_brokers", "live_brokers", "racks", "replica_lag_time_max_ms")
 
     def __init__(self, replica_lag_time_max_ms: int = REPLICA_LAG_TIME_MAX_MS) -> None:
         self.active_brokers: Mapping[int, int] = {}
         """The brokers that may be in sync (neither fenced nor shutting down), with their epochs."""
+        self.live_brokers: frozenset[int] = frozenset()
+        """The brokers that are not fenced."""
         self.racks: Mapping[int, str] = {}
         """Where the brokers that are not fenced stand, as far as they say so."""
         self.replica_lag_time_max_ms = replica_lag_time_max_ms
@@ -451,6 +453,13 @@ class PartitionState(Generic[P]):
             and follower.log_start_offset <= offset <= follower.end.offset
         ]
         return BrokerId(-max(near)[2]) if near else None
+
+    def low_watermark(self, log_start_offset: int) -> int:
+        """Where the log starts in every replica that lives, if it starts at `log_start_offset` here; -1 while a replica
+        has not said."""
+        live = self.view.live_brokers
+        starts = [each.log_start_offset for replica, each in self.followers.items() if replica in live]
+        return min([log_start_offset, *starts])
 
     def check_reader_epoch(self, reader_epoch: int) -> Error:
         """Fences a reader whose idea of the leader epoch is older or newer than ours; -1 asks for no check."""

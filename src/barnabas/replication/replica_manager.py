@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from barnabas.log.partition_log import PartitionLog
     from barnabas.metadata.image import BrokerImage, PartitionImage
     from barnabas.net.peer import Peer
-    from barnabas.net.purgatory import Purgatory
+    from barnabas.net.purgatory import Purgatory, Watchers
     from barnabas.ports import Clock
     from barnabas.replication.isr_changes import Controller
     from barnabas.replication.log_store import LogStore
@@ -93,6 +93,8 @@ class ReplicaManager:
     ) -> None:
         self.generation = 0
         self.removals = 0
+        self.broker_watchers: Watchers = {}
+        """Requests that wait for other replicas, and so want to know which brokers live."""
         self.listeners: list[Callable[[], None]] = []
         self._node_id = BrokerId(node_id)
         self._store = store
@@ -254,6 +256,8 @@ class ReplicaManager:
             return
         brokers = image.brokers.values()
         self._view.active_brokers = {each.id: each.epoch for each in brokers if each.is_active}
+        self._view.live_brokers = frozenset(each.id for each in brokers if not each.fenced)
+        self._purgatory.wake(self.broker_watchers)
         self._view.racks = {each.id: each.rack for each in brokers if each.rack and not each.fenced}
         if self._fetchers is not None:
             self._fetchers.addresses_changed(changed)

@@ -12,6 +12,8 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
+from barnabas.ports.disk import Space
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from barnabas.ports import Clock
 
 _FIRST_FD = 10_000
+ENDLESS_BYTES = 1 << 50
+"""The size of a disk without a limit."""
 
 
 class _File:
@@ -161,6 +165,14 @@ class SimulatedDisk:
 
     def size(self, path: str) -> int:
         return len(self._at(path).data)
+
+    def space(self, path: str) -> Space:
+        self._count("space")
+        if path not in self._folders:
+            raise _error(errno.ENOENT)
+        used = self.used_bytes
+        total = ENDLESS_BYTES if self.capacity_bytes is None else self.capacity_bytes
+        return Space(total, max(total - used, 0))
 
     def modified_ms(self, path: str) -> int:
         return self._at(path).modified_ms

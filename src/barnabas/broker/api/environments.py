@@ -7,10 +7,10 @@ one of each (`broker/broker`), and `registry.routes_for` connects them with the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from barnabas.broker.api.admin.metadata_answer import MetadataAnswers
     from barnabas.broker.api.admin.topic_creations import TopicCreations
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from barnabas.metadata.image import MetadataImage
     from barnabas.net.parts import FilePart
     from barnabas.net.purgatory import Purgatory
-    from barnabas.ports import Clock, Random
+    from barnabas.ports import Clock, Disk, Random
+    from barnabas.replication.log_store import LogStore
     from barnabas.replication.replica_manager import ReplicaManager
 
 
@@ -93,6 +94,18 @@ class TransactionEnvironment:
     replicas: ReplicaManager
     metadata: CurrentMetadata
     settings: CurrentConfig
+
+
+@dataclass(frozen=True, slots=True)
+class StorageEnvironment:
+    """For what partitions take on disk: where they are, and what is to go."""
+
+    replicas: ReplicaManager
+    store: LogStore
+    purgatory: Purgatory
+    disk: Disk
+    run_in_thread: Callable[..., Awaitable[Any]]
+    """For what waits for the device."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 HANDLERS = (
     "admin.cluster_changes",
     "admin.configs",
+    "admin.delete_records",
     "admin.describe_cluster",
+    "admin.log_dirs",
     "admin.metadata",
     "admin.topic_partitions",
     "admin.topics",

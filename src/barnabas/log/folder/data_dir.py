@@ -33,6 +33,11 @@ LOCK = ".lock"
 METADATA_TOPIC = "__cluster_metadata"
 
 
+def plain_path(path: str) -> str:
+    """A path as it is compared with others: without slashes at its end."""
+    return path.rstrip("/") or "/"
+
+
 class FolderInUseError(Exception):
     """Another process has the data folder open."""
 
