@@ -397,6 +397,12 @@ def elect_many(count: int) -> m.ElectLeadersRequest:
     return request(topic_partitions=topics, timeout_ms=1000)
 
 
+def update_features(count: int) -> m.UpdateFeaturesRequest:
+    request = m.UpdateFeaturesRequest
+    updates = [request.FeatureUpdateKey(feature=name, max_version_level=0, upgrade_type=2) for name in names(count)]
+    return request(feature_updates=updates)
+
+
 def alter_partition(count: int) -> m.AlterPartitionRequest:
     request = m.AlterPartitionRequest
     isr = [request.BrokerState(broker_id=1)]
@@ -553,6 +559,7 @@ HOSTILE: list[Hostile] = [
     Hostile("describe-configs-topic", by(describe(TOPIC, known), 4), 500),
     Hostile("describe-configs-broker", by(describe(BROKER, node_id), 4), 100, 20_000),
     Hostile("describe-configs-unknown", by(describe(TOPIC, unknown), 1)),
+    Hostile("list-config-resources", by(lambda n: m.ListConfigResourcesRequest(resource_types=[2] * n), 1)),
     Hostile("describe-configs-keys", by(describe_keys, 4), ALLOWED),
     Hostile("describe-configs-keys-refused", by(describe_keys, 4)),
     Hostile("describe-topic-partitions", by(topic_partitions, 0), full_count=1_000_000),
@@ -567,6 +574,7 @@ HOSTILE: list[Hostile] = [
     Hostile("claimed-count", counted(m.MetadataRequest, 1), 1_000_000, 50_000_000),
 ]
 _CONTROLLED: list[Hostile] = [
+    Hostile("update-features", by(update_features, 1), ALLOWED),
     Hostile("create-topics", by(create_topics, 7), 3_000, 100_000),
     Hostile("create-bad-topics", by(create_known_topics, 7), 10_000, 100_000),
     Hostile("create-assigned-topic", by(create_assigned_topic, 7), 9_000, 1_000_000),

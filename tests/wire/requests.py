@@ -25,6 +25,7 @@ PRODUCE_BY_ID, FETCH_BY_ID = 13, 13
 """The first versions that name topics by id."""
 OFFSETS_BY_ID, OFFSETS_OF_MANY_GROUPS, LEAVE_OF_MANY_MEMBERS = 10, 8, 3
 GROUP, NO_GROUP, NO_PRODUCER = "a group", "no such group", "no such producer"
+NO_BROKER = 2_000_000_000
 TRANSACTION_KEY, ADDS_MANY_TRANSACTIONS = 1, 4
 """The type of a coordinator's key that is a transactional id, and the first version of AddPartitionsToTxn in which
 brokers speak for several producers."""
@@ -388,6 +389,30 @@ def _delete_records(c: Context) -> Message:
     return request(topics=[topic], timeout_ms=30_000)
 
 
+def _list_config_resources(_: Context) -> Message:
+    return m.ListConfigResourcesRequest()
+
+
+def _update_features(_: Context) -> Message:
+    request = m.UpdateFeaturesRequest
+    return request(feature_updates=[request.FeatureUpdateKey(feature="metadata.version", max_version_level=30)])
+
+
+def _unregister_broker(_: Context) -> Message:
+    return m.UnregisterBrokerRequest(broker_id=NO_BROKER)
+
+
+def _describe_quorum(_: Context) -> Message:
+    request = m.DescribeQuorumRequest
+    partition = request.PartitionData(partition_index=0)
+    return request(topics=[request.TopicData(topic_name="__cluster_metadata", partitions=[partition])])
+
+
+def _elect_leaders(c: Context) -> Message:
+    request = m.ElectLeadersRequest
+    return request(topic_partitions=[request.TopicPartitions(topic=c.topic.name, partitions=[0])], timeout_ms=30_000)
+
+
 REQUESTS: dict[ApiKey, Callable[[Context], Message]] = {
     ApiKey.PRODUCE: _produce,
     ApiKey.FETCH: _fetch,
@@ -429,6 +454,11 @@ REQUESTS: dict[ApiKey, Callable[[Context], Message]] = {
     ApiKey.DESCRIBE_PRODUCERS: _describe_producers,
     ApiKey.DESCRIBE_LOG_DIRS: _describe_log_dirs,
     ApiKey.DELETE_RECORDS: _delete_records,
+    ApiKey.LIST_CONFIG_RESOURCES: _list_config_resources,
+    ApiKey.UPDATE_FEATURES: _update_features,
+    ApiKey.UNREGISTER_BROKER: _unregister_broker,
+    ApiKey.DESCRIBE_QUORUM: _describe_quorum,
+    ApiKey.ELECT_LEADERS: _elect_leaders,
 }
 """The APIs of a single node; each maker gives a request that succeeds, unless `OUTCOMES` has another outcome."""
 
@@ -449,8 +479,10 @@ OUTCOMES: dict[ApiKey, set[Error]] = {
     ApiKey.TXN_OFFSET_COMMIT: {Error.INVALID_PRODUCER_ID_MAPPING},
     ApiKey.END_TXN: {Error.INVALID_PRODUCER_ID_MAPPING},
     ApiKey.DESCRIBE_TRANSACTIONS: {Error.TRANSACTIONAL_ID_NOT_FOUND},
+    ApiKey.UNREGISTER_BROKER: {Error.BROKER_ID_NOT_REGISTERED},
+    ApiKey.ELECT_LEADERS: {Error.NONE, Error.ELECTION_NOT_NEEDED},
 }
-"""The error codes that may be in an answer, for requests that name a group, member or producer that does not exist."""
+"""The error codes that may be in an answer, for requests that name what does not exist, or ask for what is there."""
 
 
 def every_version() -> list[tuple[ApiKey, int]]:

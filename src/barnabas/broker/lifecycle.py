@@ -15,7 +15,7 @@ import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.metadata.conversions import addresses_as, features_as
-from barnabas.metadata.versions import SUPPORTED_FEATURES
+from barnabas.metadata.versions import SUPPORTED_FEATURES, supports_directories
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.uuids import to_text
@@ -136,6 +136,17 @@ class BrokerLifecycle:
     def _is_registered_in(self, image: MetadataImage) -> bool:
         registered = image.brokers.get(self._identity.broker_id)
         return registered is not None and registered.epoch >= self._epoch
+
+    def _lacks_directories_in(self, image: MetadataImage) -> bool:
+        """Whether the metadata knows of directories, but not of those of this broker: it registered before the
+        cluster's metadata.version was raised. The same incarnation may register again, and keeps its epoch."""
+        registered = image.brokers.get(self._identity.broker_id)
+        return (
+            supports_directories(image.features.metadata_version)
+            and registered is not None
+            and registered.epoch == self._epoch
+            and not registered.directories
+        )
 
     async def register_first(self) -> None:
         """Registers the broker, or raises RegistrationError with the reason when its time is up."""
@@ -276,6 +287,8 @@ class BrokerLifecycle:
         stale_count = 0
         while True:
             await self._until_due()
+            if self._lacks_directories_in(self._publisher.image):
+                await self.register()
             request = self._heartbeat()
             response = await self._channel.send(request)
             error = Error(response.error_code)

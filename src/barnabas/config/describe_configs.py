@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.config import describe
-from barnabas.config.broker_config import ConfigSource
-from barnabas.config.settings import ConfigType
+from barnabas.config.client_metrics import describe_client_metrics
 from barnabas.protocol import messages as m
 from barnabas.protocol.config_resources import ResourceType
 from barnabas.protocol.errors import Error, KafkaError
@@ -79,7 +78,7 @@ def entries_of(
             return describe.describe_group(stored(resource_type, name), config)
         case ResourceType.CLIENT_METRICS:
             require_name("Client metrics subscription name", name)
-            return client_metrics_entries(stored(resource_type, name))
+            return describe_client_metrics(stored(resource_type, name))
         case _:
             raise KafkaError(Error.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
 
@@ -94,14 +93,6 @@ def node_id_of(what: str, name: str) -> int:
         return int(name)
     except ValueError:
         raise KafkaError(Error.INVALID_REQUEST, f"{what} id must be an integer, but it is: {name}") from None
-
-
-def client_metrics_entries(configs: Mapping[str, str]) -> list[describe.ConfigEntry]:
-    """Subscriptions to clients' metrics are kept for the cluster's sake; nothing here acts on them."""
-    return [
-        describe.ConfigEntry(name, value, ConfigSource.CLIENT_METRICS, False, False, ConfigType.UNKNOWN, None, ())
-        for name, value in configs.items()
-    ]
 
 
 def describe_entry(

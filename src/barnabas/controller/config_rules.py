@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.config.broker_config import BrokerConfig, ConfigSource
+from barnabas.config.client_metrics import check_client_metrics
 from barnabas.config.describe import describe_topic
 from barnabas.config.describe_configs import describe_resources
 from barnabas.config.dynamic import validate_broker_overrides, validate_group_overrides
@@ -58,6 +59,9 @@ class BrokerConfigRules:
 
     def check_broker(self, configs: Mapping[str, str], layers: DynamicLayers) -> None:
         self._check_broker_layer(configs, ConfigSource.DYNAMIC_BROKER, layers)
+
+    def check_client_metrics(self, configs: Mapping[str, str]) -> None:
+        check_client_metrics(configs)
 
     def is_list(self, resource_type: int, name: str) -> bool:
         setting = _TABLES.get(resource_type, {}).get(name)

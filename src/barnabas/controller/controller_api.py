@@ -21,7 +21,7 @@ from barnabas.net.large_requests import Cut, as_a_whole
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import APIS, ApiKey
 from barnabas.protocol.errors import Error
-from barnabas.protocol.refusals import CHANGES_MAX, elections_as, refuse_too_many
+from barnabas.protocol.refusals import CHANGES_MAX, elections_as, feature_updates_as, refuse_too_many
 from barnabas.raft.wire.quorum_api import QUORUM_ROUTES
 
 if TYPE_CHECKING:
@@ -45,6 +45,12 @@ async def elect_leaders(
     controller: QuorumController, request: m.ElectLeadersRequest, caller: Caller
 ) -> m.ElectLeadersResponse:
     return elections_as(await decide(controller, request, caller), caller.api_version)
+
+
+async def update_features(
+    controller: QuorumController, request: m.UpdateFeaturesRequest, caller: Caller
+) -> m.UpdateFeaturesResponse:
+    return feature_updates_as(await decide(controller, request, caller), caller.api_version)
 
 
 def describe_versions(
@@ -88,7 +94,7 @@ CUTS: Mapping[int, Sequence[Cut]] = {
 """Where users' requests are cut if they ask for too much. What brokers send is refused where it has too many elements
 to be read in one go."""
 
-HANDLERS = {ApiKey.ELECT_LEADERS: elect_leaders}
+HANDLERS = {ApiKey.ELECT_LEADERS: elect_leaders, ApiKey.UPDATE_FEATURES: update_features}
 """Those of requests whose response depends on its version."""
 
 CONTROLLER_ROUTES: dict[int, Route] = {

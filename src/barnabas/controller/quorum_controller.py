@@ -549,6 +549,7 @@ class QuorumController:
             random=self._environment.random,
             rules=self._environment.rules,
             settings=self._settings,
+            kraft_version=self.kraft_version,
         )
 
     def _now_ms(self) -> int:

@@ -28,8 +28,12 @@ _ISR_SHRINK_KEEPS_EPOCH = 12  # 3.6-IV0
 _TRANSACTIONS = 13  # 3.6-IV1
 _CONTROLLER_REGISTRATION = 15  # 3.7-IV0
 _DIRECTORY_ASSIGNMENT = 17  # 3.7-IV2
-_ELR = 23  # 4.0-IV1
+ELR_METADATA_VERSION_MIN = 23
+"""4.0-IV1."""
 _CORDONED_LOG_DIRS = 30  # 4.3-IV0
+
+_WITH_NEW_METADATA = frozenset({7, 8, 11, 13, 14, 15, 17, ELR_METADATA_VERSION_MIN, _CORDONED_LOG_DIRS})
+"""The levels that brought records, or fields of records, which levels before them do not know."""
 
 
 class VersionRange(NamedTuple):
@@ -100,11 +104,16 @@ def supports_directories(version: int) -> bool:
 
 
 def supports_elr(version: int) -> bool:
-    return version >= _ELR
+    return version >= ELR_METADATA_VERSION_MIN
 
 
 def supports_cordoned_directories(version: int) -> bool:
     return version >= _CORDONED_LOG_DIRS
+
+
+def changes_metadata(lower: int, higher: int) -> bool:
+    """Whether there may be metadata at the higher level that the lower one does not know."""
+    return any(lower < level <= higher for level in _WITH_NEW_METADATA)
 
 
 def raises_leader_epoch_on_isr_shrink(version: int) -> bool:
@@ -122,7 +131,7 @@ def register_broker_version(version: int) -> int:
 
 def partition_version(version: int) -> int:
     """The version of PartitionRecord and PartitionChangeRecord, which is always the same."""
-    if version >= _ELR:
+    if version >= ELR_METADATA_VERSION_MIN:
         return 2
     return 1 if version >= _DIRECTORY_ASSIGNMENT else 0
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from barnabas.metadata.versions import (
     BOOTSTRAP_FEATURES,
     ELR_FEATURE,
+    ELR_METADATA_VERSION_MIN,
     FEATURE_NAME,
     KRAFT_FEATURE,
     LATEST,
@@ -45,8 +46,6 @@ _INTRODUCED: Final[Mapping[str, Mapping[int, int]]] = {
     "streams.version": {29: 1},
 }
 """From which metadata.version on a new cluster begins with which level of a feature."""
-
-_ELR_METADATA_VERSION_MIN: Final = 23
 
 
 class FeatureError(ValueError):
@@ -122,10 +121,10 @@ def _check_levels(levels: Mapping[str, int], metadata_version: int) -> None:
     for name, level in levels.items():
         if not SUPPORTED_FEATURES[name].lowest <= level <= SUPPORTED_FEATURES[name].highest:
             raise FeatureError(f"No feature:{name} with feature level {level}")
-    if levels[ELR_FEATURE] > 0 and metadata_version < _ELR_METADATA_VERSION_MIN:
+    if levels[ELR_FEATURE] > 0 and metadata_version < ELR_METADATA_VERSION_MIN:
         raise FeatureError(
             f"{ELR_FEATURE} could not be set to {levels[ELR_FEATURE]} because it depends on {FEATURE_NAME} level "
-            f"{_ELR_METADATA_VERSION_MIN}"
+            f"{ELR_METADATA_VERSION_MIN}"
         )
 
 

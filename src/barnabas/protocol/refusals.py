@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
+from barnabas.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
     from barnabas.protocol.compiler.structs import Message
@@ -15,6 +16,10 @@ CHANGES_MAX = 10_000
 """Records that a user's request may have the controller write, and so the topics or resources that it may name."""
 ELECTIONS_WITH_ONE_ERROR = 1
 """The version of ElectLeaders from which on a response has an error besides those of partitions."""
+QUORUM_WITH_NODES = 2
+"""The version of DescribeQuorum from which on a response has the endpoints of voters, and directories."""
+UPDATES_WITHOUT_RESULTS = 2
+"""The version of UpdateFeatures from which on a response does not list what succeeded."""
 TOO_MANY_CHANGES = "Unable to perform excessively large batch operation."
 
 
@@ -86,6 +91,8 @@ def refusal(request: Message, error: KafkaError) -> Message:
             return _refused_elections(request, code, message)
         case m.UnregisterBrokerRequest():
             return m.UnregisterBrokerResponse(error_code=code, error_message=message)
+        case m.UpdateFeaturesRequest():
+            return m.UpdateFeaturesResponse(error_code=code, error_message=message)
         case m.ControllerRegistrationRequest():
             return m.ControllerRegistrationResponse(error_code=code, error_message=message)
         case _:
@@ -114,6 +121,23 @@ def elections_as(response: m.ElectLeadersResponse, version: int) -> m.ElectLeade
     """The response in a version of the API, of which the first has no error for the whole request."""
     if version < ELECTIONS_WITH_ONE_ERROR:
         response.error_code = Error.NONE
+    return response
+
+
+def quorum_as(response: m.DescribeQuorumResponse, version: int) -> m.DescribeQuorumResponse:
+    """The response in a version of the API, of which the first ones know neither endpoints nor directories."""
+    if version < QUORUM_WITH_NODES:
+        response.nodes = []
+        for partition in (each for topic in response.topics for each in topic.partitions):
+            for replica in (*partition.current_voters, *partition.observers):
+                replica.replica_directory_id = ZERO_UUID
+    return response
+
+
+def feature_updates_as(response: m.UpdateFeaturesResponse, version: int) -> m.UpdateFeaturesResponse:
+    """The response in a version of the API, of which the first ones name each feature again."""
+    if version >= UPDATES_WITHOUT_RESULTS:
+        response.results = []
     return response
 
 

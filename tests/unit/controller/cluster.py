@@ -52,6 +52,7 @@ class Cluster:
     def __init__(self, *, brokers: int = 1, **settings: Any) -> None:
         self.settings = Settings(node_id=1, cluster_id=CLUSTER_ID, **settings)
         self.random = Counting()
+        self.kraft_version = 1
         self.now_ms = 1_000_000
         self.offset = 0
         self.records: list[VersionedRecord] = []
@@ -69,7 +70,7 @@ class Cluster:
         self.offset += len(records)
 
     def context(self) -> Context:
-        return Context(self.now_ms, self.offset, self.random, RULES, self.settings)
+        return Context(self.now_ms, self.offset, self.random, RULES, self.settings, self.kraft_version)
 
     def send(self, request: Message) -> Any:
         """The response to a request. `last` then holds the records that it wrote."""

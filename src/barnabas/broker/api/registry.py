@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 HANDLERS = (
     "admin.cluster_changes",
+    "admin.config_resources",
     "admin.configs",
     "admin.delete_records",
     "admin.describe_cluster",

@@ -113,6 +113,9 @@ def _check_resource(resource: ConfigResource, repeated: set[tuple[int, str]], na
         case ResourceType.GROUP:
             if not resource.name:
                 raise KafkaError(Error.INVALID_REQUEST, "Default group resources are not allowed.")
+        case ResourceType.CLIENT_METRICS:
+            if not resource.name:
+                raise KafkaError(Error.INVALID_REQUEST, "Subscription name can't be empty")
         case ResourceType.BROKER:
             if resource.name:
                 _broker_id(resource.name)
@@ -202,6 +205,8 @@ def _check_settings(
             context.rules.check_topic(after, layers)
         case ResourceType.GROUP:
             context.rules.check_group(after, layers)
+        case ResourceType.CLIENT_METRICS:
+            context.rules.check_client_metrics(after)
         case ResourceType.BROKER if resource.name:
             context.rules.check_broker(after, layers)
         case _:

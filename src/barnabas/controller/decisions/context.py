@@ -56,6 +56,10 @@ class ConfigRules(Protocol):
         """New dynamic settings of one broker."""
         ...
 
+    def check_client_metrics(self, configs: Mapping[str, str]) -> None:
+        """New settings of a subscription to clients' metrics."""
+        ...
+
     def is_list(self, resource_type: int, name: str) -> bool: ...
 
     def default_text(self, resource_type: int, name: str) -> str | None: ...
@@ -99,6 +103,8 @@ class Context(NamedTuple):
     random: RandomSource
     rules: ConfigRules
     settings: Settings
+    kraft_version: int = 1
+    """How the quorum knows its voters, which control records say."""
 
 
 class Contact(NamedTuple):

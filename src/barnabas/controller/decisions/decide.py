@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.controller.decisions import (
     broker_registrations,
     config_changes,
+    feature_changes,
     replica_changes,
     topic_changes,
 )
@@ -34,6 +35,7 @@ _DECISIONS: dict[str, Callable[[ControllerState, Any, Context], Decision]] = {
     "AlterPartitionRequest": replica_changes.alter_partition,
     "AssignReplicasToDirsRequest": replica_changes.assign_replicas_to_dirs,
     "ElectLeadersRequest": replica_changes.elect_leaders,
+    "UpdateFeaturesRequest": feature_changes.update_features,
 }
 
 DECIDABLE = frozenset(_DECISIONS)

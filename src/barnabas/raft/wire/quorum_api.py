@@ -16,6 +16,7 @@ from barnabas.net.dispatch import Route
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import APIS, ApiKey
 from barnabas.protocol.errors import Error
+from barnabas.protocol.refusals import quorum_as
 from barnabas.protocol.uuids import METADATA_TOPIC_ID, ZERO_UUID
 from barnabas.raft.consensus.leader_state import NEVER_MS
 from barnabas.raft.consensus.log_history import LogEnd, SnapshotId
@@ -192,8 +193,8 @@ async def fetch_snapshot(
     return response(topics=[answered], node_endpoints=_node_endpoints(quorum, head, response.NodeEndpoint))
 
 
-def describe_quorum(host: Host, request: m.DescribeQuorumRequest, caller: Caller) -> m.DescribeQuorumResponse:  # noqa: ARG001
-    return describe(host.quorum_client, request)
+def describe_quorum(host: Host, request: m.DescribeQuorumRequest, caller: Caller) -> m.DescribeQuorumResponse:
+    return quorum_as(describe(host.quorum_client, request), caller.api_version)
 
 
 async def update_raft_voter(

@@ -1,7 +1,9 @@
-"""DescribeQuorum, ElectLeaders, UnregisterBroker: about the cluster as a whole, and so answered by the controller.
+"""DescribeQuorum, ElectLeaders, UnregisterBroker, UpdateFeatures: about the cluster as a whole, and so answered by the
+controller.
 
 DescribeQuorum: v1 says when replicas last fetched · v2 has directory ids and the voters' endpoints
 ElectLeaders: v1 has unclean elections · v2 is flexible
+UpdateFeatures: v1 says how a level may be lowered, and can only validate · v2 does not name what succeeded
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from barnabas.broker.api.environments import AdminEnvironment
 from barnabas.broker.api.registry import handles
 from barnabas.net.large_requests import Cut
 from barnabas.protocol.api import ApiKey
-from barnabas.protocol.refusals import elections_as
+from barnabas.protocol.refusals import elections_as, feature_updates_as, quorum_as
 
 if TYPE_CHECKING:
     from barnabas.net.dispatch import Caller
@@ -25,7 +27,7 @@ async def describe_quorum(
     environment: AdminEnvironment, request: m.DescribeQuorumRequest, caller: Caller
 ) -> m.DescribeQuorumResponse:
     response: m.DescribeQuorumResponse = await forward(environment, request, caller)
-    return response
+    return quorum_as(response, caller.api_version)
 
 
 @handles(
@@ -48,3 +50,11 @@ async def unregister_broker(
 ) -> m.UnregisterBrokerResponse:
     response: m.UnregisterBrokerResponse = await forward(environment, request, caller)
     return response
+
+
+@handles(ApiKey.UPDATE_FEATURES, AdminEnvironment, versions=(0, 2))
+async def update_features(
+    environment: AdminEnvironment, request: m.UpdateFeaturesRequest, caller: Caller
+) -> m.UpdateFeaturesResponse:
+    response: m.UpdateFeaturesResponse = await forward(environment, request, caller)
+    return feature_updates_as(response, caller.api_version)
