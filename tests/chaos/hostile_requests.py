@@ -397,6 +397,23 @@ def elect_many(count: int) -> m.ElectLeadersRequest:
     return request(topic_partitions=topics, timeout_ms=1000)
 
 
+def alter_quotas(count: int) -> m.AlterClientQuotasRequest:
+    request = m.AlterClientQuotasRequest
+    operations = [request.OpData(key="producer_byte_rate", value=1000.0)]
+    return request(
+        entries=[
+            request.EntryData(entity=[request.EntityData(entity_type="user", entity_name=name)], ops=operations)
+            for name in names(count)
+        ],
+        validate_only=True,
+    )
+
+
+def describe_quotas(count: int) -> m.DescribeClientQuotasRequest:
+    request = m.DescribeClientQuotasRequest
+    return request(components=[request.ComponentData(entity_type=name, match_type=2) for name in names(count)])
+
+
 def update_features(count: int) -> m.UpdateFeaturesRequest:
     request = m.UpdateFeaturesRequest
     updates = [request.FeatureUpdateKey(feature=name, max_version_level=0, upgrade_type=2) for name in names(count)]
@@ -560,6 +577,7 @@ HOSTILE: list[Hostile] = [
     Hostile("describe-configs-broker", by(describe(BROKER, node_id), 4), 100, 20_000),
     Hostile("describe-configs-unknown", by(describe(TOPIC, unknown), 1)),
     Hostile("list-config-resources", by(lambda n: m.ListConfigResourcesRequest(resource_types=[2] * n), 1)),
+    Hostile("describe-client-quotas", by(describe_quotas, 1), ALLOWED),
     Hostile("describe-configs-keys", by(describe_keys, 4), ALLOWED),
     Hostile("describe-configs-keys-refused", by(describe_keys, 4)),
     Hostile("describe-topic-partitions", by(topic_partitions, 0), full_count=1_000_000),
@@ -574,6 +592,7 @@ HOSTILE: list[Hostile] = [
     Hostile("claimed-count", counted(m.MetadataRequest, 1), 1_000_000, 50_000_000),
 ]
 _CONTROLLED: list[Hostile] = [
+    Hostile("alter-client-quotas", by(alter_quotas, 1), 10_000, 1_000_000),
     Hostile("update-features", by(update_features, 1), ALLOWED),
     Hostile("create-topics", by(create_topics, 7), 3_000, 100_000),
     Hostile("create-bad-topics", by(create_known_topics, 7), 10_000, 100_000),

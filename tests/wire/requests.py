@@ -413,6 +413,18 @@ def _elect_leaders(c: Context) -> Message:
     return request(topic_partitions=[request.TopicPartitions(topic=c.topic.name, partitions=[0])], timeout_ms=30_000)
 
 
+def _alter_client_quotas(_: Context) -> Message:
+    request = m.AlterClientQuotasRequest
+    entity = request.EntityData(entity_type="user", entity_name="anybody")
+    operation = request.OpData(key="producer_byte_rate", value=1000.0)
+    return request(entries=[request.EntryData(entity=[entity], ops=[operation])])
+
+
+def _describe_client_quotas(_: Context) -> Message:
+    request = m.DescribeClientQuotasRequest
+    return request(components=[request.ComponentData(entity_type="user", match_type=0, match="anybody")])
+
+
 REQUESTS: dict[ApiKey, Callable[[Context], Message]] = {
     ApiKey.PRODUCE: _produce,
     ApiKey.FETCH: _fetch,
@@ -455,6 +467,8 @@ REQUESTS: dict[ApiKey, Callable[[Context], Message]] = {
     ApiKey.DESCRIBE_LOG_DIRS: _describe_log_dirs,
     ApiKey.DELETE_RECORDS: _delete_records,
     ApiKey.LIST_CONFIG_RESOURCES: _list_config_resources,
+    ApiKey.ALTER_CLIENT_QUOTAS: _alter_client_quotas,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: _describe_client_quotas,
     ApiKey.UPDATE_FEATURES: _update_features,
     ApiKey.UNREGISTER_BROKER: _unregister_broker,
     ApiKey.DESCRIBE_QUORUM: _describe_quorum,

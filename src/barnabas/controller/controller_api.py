@@ -89,6 +89,7 @@ CUTS: Mapping[int, Sequence[Cut]] = {
     ApiKey.CREATE_PARTITIONS: [Cut(("topics",), ("results",))],
     ApiKey.ALTER_CONFIGS: [Cut(("resources",), ("responses",))],
     ApiKey.INCREMENTAL_ALTER_CONFIGS: [Cut(("resources",), ("responses",))],
+    ApiKey.ALTER_CLIENT_QUOTAS: [Cut(("entries",), ("entries",))],
     ApiKey.ELECT_LEADERS: [Cut(("topic_partitions",), ("replica_election_results",))],
 }
 """Where users' requests are cut if they ask for too much. What brokers send is refused where it has too many elements

@@ -156,6 +156,10 @@ class ImageDraft:
     def configs(self) -> ConfigsImage:
         return ConfigsImage(self._configs.data)
 
+    @property
+    def client_quotas(self) -> Mapping[QuotaEntity, Mapping[str, float]]:
+        return self._quotas.data
+
     def configs_of_topic(self, name: str) -> Mapping[str, str]:
         return self._configs.data.get(ConfigResource(ResourceType.TOPIC, name), {})
 

@@ -258,7 +258,7 @@ class Dispatcher:
         try:
             # Called here, not where the task is made: one that is cancelled before its first step leaves nothing.
             answer = await route.handler(route.host, request, caller)
-            if route.long_answer is not None and len(getattr(answer, route.long_answer)) > ELEMENTS_MAX:
+            if route.long_answer is not None and len(getattr(answer, route.long_answer) or ()) > ELEMENTS_MAX:
                 parts = reply_parts(header, await encode_long_answer(answer, header.api_version, route.long_answer))
             elif isinstance(answer, list):
                 parts = reply_parts(header, answer)

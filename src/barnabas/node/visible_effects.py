@@ -16,7 +16,7 @@ from barnabas.protocol.errors import Error
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.metadata.image import MetadataImage
+    from barnabas.metadata.image import MetadataImage, QuotaEntity
     from barnabas.protocol.compiler.structs import Message
 
 
@@ -42,7 +42,19 @@ def is_visible(request: Message, response: Any, image: MetadataImage) -> bool:
                 ConfigResource(each.resource_type, each.resource_name) for each in _succeeded(response.responses)
             )
             return all(_is_configured(resource, wanted[resource], image) for resource in altered if resource in wanted)
+        case m.AlterClientQuotasRequest(validate_only=False):
+            limited = {_entity(entry) for entry in _succeeded(response.entries)}
+            return all(_is_limited(entry, image) for entry in request.entries if _entity(entry) in limited)
     return True
+
+
+def _entity(entry: Any) -> QuotaEntity:
+    return tuple(sorted({each.entity_type: each.entity_name for each in entry.entity}.items()))
+
+
+def _is_limited(entry: m.AlterClientQuotasRequest.EntryData, image: MetadataImage) -> bool:
+    quotas = image.client_quotas.get(_entity(entry), {})
+    return all((each.key not in quotas) if each.remove else quotas.get(each.key) == each.value for each in entry.ops)
 
 
 def _succeeded(results: Sequence[Any]) -> list[Any]:

@@ -23,7 +23,7 @@ UPDATES_WITHOUT_RESULTS = 2
 TOO_MANY_CHANGES = "Unable to perform excessively large batch operation."
 
 
-_RESULTS = ("topics", "responses", "results")
+_RESULTS = ("topics", "responses", "results", "entries")
 """What responses call the results of the single things that were asked for."""
 
 
@@ -91,6 +91,21 @@ def refusal(request: Message, error: KafkaError) -> Message:
             return _refused_elections(request, code, message)
         case m.UnregisterBrokerRequest():
             return m.UnregisterBrokerResponse(error_code=code, error_message=message)
+        case m.AlterClientQuotasRequest():
+            limited = m.AlterClientQuotasResponse
+            return limited(
+                entries=[
+                    limited.EntryData(
+                        error_code=code,
+                        error_message=message,
+                        entity=[
+                            limited.EntityData(entity_type=each.entity_type, entity_name=each.entity_name)
+                            for each in entry.entity
+                        ],
+                    )
+                    for entry in request.entries
+                ]
+            )
         case m.UpdateFeaturesRequest():
             return m.UpdateFeaturesResponse(error_code=code, error_message=message)
         case m.ControllerRegistrationRequest():

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.api import ApiKey
 
 HANDLERS = (
+    "admin.client_quotas",
     "admin.cluster_changes",
     "admin.config_resources",
     "admin.configs",

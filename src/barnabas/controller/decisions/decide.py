@@ -8,6 +8,7 @@ from barnabas.controller.decisions import (
     broker_registrations,
     config_changes,
     feature_changes,
+    quota_changes,
     replica_changes,
     topic_changes,
 )
@@ -35,6 +36,7 @@ _DECISIONS: dict[str, Callable[[ControllerState, Any, Context], Decision]] = {
     "AlterPartitionRequest": replica_changes.alter_partition,
     "AssignReplicasToDirsRequest": replica_changes.assign_replicas_to_dirs,
     "ElectLeadersRequest": replica_changes.elect_leaders,
+    "AlterClientQuotasRequest": quota_changes.alter_client_quotas,
     "UpdateFeaturesRequest": feature_changes.update_features,
 }
 

@@ -15,6 +15,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.controller.decisions.context import MAX_RECORDS_PER_BATCH
+from barnabas.controller.decisions.quota_changes import entity_of
 from barnabas.controller.decisions.topic_changes import check_total_partitions
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
@@ -65,6 +66,9 @@ _SLICINGS: dict[str, Slicing] = {
         lambda topic: topic.topic,
         ELEMENTS_PER_SLICE,
         lambda topic: len(topic.partitions),
+    ),
+    "AlterClientQuotasRequest": Slicing(
+        "entries", "entries", lambda entry: entity_of(entry.entity), RESOURCES_PER_SLICE, lambda entry: len(entry.ops)
     ),
     "AlterPartitionRequest": Slicing(
         "topics", "topics", lambda topic: topic.topic_id, ELEMENTS_PER_SLICE, lambda topic: len(topic.partitions)
@@ -139,6 +143,8 @@ def _check_total(request: Message, context: Context) -> None:
             count = len(request.topics) + len(request.topic_names)
         case m.AlterConfigsRequest() | m.IncrementalAlterConfigsRequest():
             count = sum(len(resource.configs) for resource in request.resources)
+        case m.AlterClientQuotasRequest():
+            count = sum(len(entry.ops) for entry in request.entries)
         case m.ElectLeadersRequest():
             count = sum(len(topic.partitions) for topic in request.topic_partitions or ())
         case _:
