@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.config import describe
+from barnabas.config.broker_loggers import describe_loggers
 from barnabas.config.client_metrics import describe_client_metrics
 from barnabas.protocol import messages as m
 from barnabas.protocol.config_resources import ResourceType
@@ -73,6 +74,13 @@ def entries_of(
                     f"Unexpected broker id, expected {config.node_id} or empty string, but received {name}",
                 )
             return describe.describe_broker(config)
+        case ResourceType.BROKER_LOGGER:
+            require_name("Broker id", name)
+            if node_id_of("Broker", name) != config.node_id:
+                raise KafkaError(
+                    Error.INVALID_REQUEST, f"Unexpected broker id, expected {config.node_id} but received {name}"
+                )
+            return describe_loggers()
         case ResourceType.GROUP:
             require_name("Group name", name)
             return describe.describe_group(stored(resource_type, name), config)

@@ -2,7 +2,7 @@
 
 What is described comes from this node's own image and configuration. Changes go to the controller, except that a
 broker checks first what only it can know: whether a change of broker settings is meant for it, and whether it could
-apply it.
+apply it. The levels of its loggers concern nobody else.
 
 DescribeConfigs: see `config/describe_configs`
 AlterConfigs replaces all settings of a resource: v2 is flexible
@@ -19,6 +19,7 @@ from barnabas.broker.api.admin.forwarding import DECIDED_AS_A_WHOLE, forward
 from barnabas.broker.api.environments import AdminEnvironment
 from barnabas.broker.api.registry import handles
 from barnabas.config.broker_config import ConfigSource
+from barnabas.config.broker_loggers import check_level, check_removal, set_levels
 from barnabas.config.describe_configs import CLUSTER_DEFAULT, REQUEST_BYTES_MAX, describe_resources, node_id_of
 from barnabas.config.dynamic import validate_broker_overrides
 from barnabas.config.settings import BROKER, ConfigType
@@ -89,7 +90,7 @@ async def alter_configs(
     def forwarded(accepted: list[Replacement]) -> m.AlterConfigsRequest:
         return m.AlterConfigsRequest(resources=accepted, validate_only=request.validate_only)
 
-    altered = await alter(environment, caller, request.resources, refuse_replacing, forwarded)
+    altered = await alter(environment, caller, request.resources, refuse_replacing, forwarded, lambda _: False)
     return m.AlterConfigsResponse(responses=results(m.AlterConfigsResponse.AlterConfigsResourceResponse, altered))
 
 
@@ -108,7 +109,14 @@ async def incremental_alter_configs(
     def forwarded(accepted: list[Changes]) -> m.IncrementalAlterConfigsRequest:
         return m.IncrementalAlterConfigsRequest(resources=accepted, validate_only=request.validate_only)
 
-    altered = await alter(environment, caller, request.resources, refuse_changing, forwarded)
+    def settled_here(accepted: Changes) -> bool:
+        if accepted.resource_type != ResourceType.BROKER_LOGGER:
+            return False
+        if not request.validate_only:
+            set_levels({each.name: level_of(each) for each in accepted.configs})
+        return True
+
+    altered = await alter(environment, caller, request.resources, refuse_changing, forwarded, settled_here)
     return m.IncrementalAlterConfigsResponse(
         responses=results(m.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse, altered)
     )
@@ -120,8 +128,9 @@ async def alter(
     resources: Sequence[R],
     refuse: Callable[[AdminEnvironment, R], None],
     forwarded: Callable[[list[R]], AlterRequest],
+    settled_here: Callable[[R], bool],
 ) -> list[tuple[R, KafkaError]]:
-    """Each resource with its outcome: refused here, or decided by the controller."""
+    """Each resource with its outcome: refused here, `settled_here`, or decided by the controller."""
     refused = refuse_duplicates(resources)
     breather = Breather()
     for number, resource in enumerate(resources):
@@ -131,8 +140,17 @@ async def alter(
                 refuse(environment, resource)
             except KafkaError as error:
                 refused[number] = error
-    accepted = [resource for number, resource in enumerate(resources) if number not in refused]
-    decided = await decide(environment, forwarded(accepted), caller) if accepted else {}
+    decided: dict[ConfigResource, KafkaError] = {}
+    accepted: list[R] = []
+    for number, resource in enumerate(resources):
+        if number in refused:
+            continue
+        if settled_here(resource):
+            decided[key_of(resource)] = KafkaError(Error.NONE)
+        else:
+            accepted.append(resource)
+    if accepted:
+        decided |= await decide(environment, forwarded(accepted), caller)
     return [
         (resource, refused.get(number) or decided.get(key_of(resource)) or KafkaError(Error.UNKNOWN_SERVER_ERROR))
         for number, resource in enumerate(resources)
@@ -193,12 +211,41 @@ def refuse_changing(environment: AdminEnvironment, resource: Changes) -> None:
         for entry in resource.configs
         if entry.value is None and entry.config_operation != ConfigOperation.DELETE
     )
+    if resource.resource_type == ResourceType.BROKER_LOGGER:
+        check_loggers(environment, resource)
+        return
     require_known_type(resource.resource_type)
     if resource.resource_type == ResourceType.BROKER:
         settings = dict(environment.metadata.image.configs.of_broker(resource.resource_name))
         for entry in resource.configs:
             apply_operation(settings, entry)
         check_broker_settings(environment, resource.resource_name, settings)
+
+
+def check_loggers(environment: AdminEnvironment, resource: Changes) -> None:
+    """Raises KafkaError if these are no levels of this node's loggers. Nothing is set if one is bad."""
+    if node_id_of("Node", resource.resource_name) != environment.node_id:
+        raise KafkaError(
+            Error.INVALID_REQUEST,
+            f"Unexpected node id. Expected {environment.node_id}, but received {resource.resource_name}",
+        )
+    for entry in resource.configs:
+        match entry.config_operation:
+            case ConfigOperation.SET:
+                check_level(entry.name, entry.value or "")
+            case ConfigOperation.DELETE:
+                check_removal(entry.name)
+            case ConfigOperation.APPEND | ConfigOperation.SUBTRACT as number:
+                raise KafkaError(
+                    Error.INVALID_REQUEST,
+                    f"{ConfigOperation(number).name} operation is not allowed for the BROKER_LOGGER resource",
+                )
+            case unknown:
+                raise KafkaError(Error.INVALID_REQUEST, f"Unknown operations type {unknown}")
+
+
+def level_of(entry: m.IncrementalAlterConfigsRequest.AlterableConfig) -> str | None:
+    return entry.value if entry.config_operation == ConfigOperation.SET else None
 
 
 def require_single_keys(names: Iterable[str]) -> None:
