@@ -414,6 +414,25 @@ def describe_quotas(count: int) -> m.DescribeClientQuotasRequest:
     return request(components=[request.ComponentData(entity_type=name, match_type=2) for name in names(count)])
 
 
+def reassign(count: int) -> m.AlterPartitionReassignmentsRequest:
+    request = m.AlterPartitionReassignmentsRequest
+    moved = request.ReassignablePartition
+    partitions = [moved(partition_index=n % KNOWN_PARTITIONS, replicas=[1]) for n in range(count)]
+    return request(topics=[request.ReassignableTopic(name=KNOWN_TOPIC, partitions=partitions)])
+
+
+def reassign_topics(count: int) -> m.AlterPartitionReassignmentsRequest:
+    request = m.AlterPartitionReassignmentsRequest
+    partitions = [request.ReassignablePartition(partition_index=0, replicas=[1])]
+    return request(topics=[request.ReassignableTopic(name=name, partitions=partitions) for name in names(count)])
+
+
+def list_reassignments(count: int) -> m.ListPartitionReassignmentsRequest:
+    request = m.ListPartitionReassignmentsRequest
+    topic = request.ListPartitionReassignmentsTopics(name=KNOWN_TOPIC, partition_indexes=list(range(10)))
+    return request(topics=[topic] * count)
+
+
 def update_features(count: int) -> m.UpdateFeaturesRequest:
     request = m.UpdateFeaturesRequest
     updates = [request.FeatureUpdateKey(feature=name, max_version_level=0, upgrade_type=2) for name in names(count)]
@@ -593,6 +612,9 @@ HOSTILE: list[Hostile] = [
 ]
 _CONTROLLED: list[Hostile] = [
     Hostile("alter-client-quotas", by(alter_quotas, 1), 10_000, 1_000_000),
+    Hostile("reassign-partitions", by(reassign, 1), 10_000, 12_000),
+    Hostile("reassign-topics", by(reassign_topics, 1), 10_000, 100_000),
+    Hostile("list-reassignments", by(list_reassignments, 0), 10_000, 100_000),
     Hostile("update-features", by(update_features, 1), ALLOWED),
     Hostile("create-topics", by(create_topics, 7), 3_000, 100_000),
     Hostile("create-bad-topics", by(create_known_topics, 7), 10_000, 100_000),

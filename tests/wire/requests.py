@@ -425,6 +425,16 @@ def _describe_client_quotas(_: Context) -> Message:
     return request(components=[request.ComponentData(entity_type="user", match_type=0, match="anybody")])
 
 
+def _alter_partition_reassignments(c: Context) -> Message:
+    request = m.AlterPartitionReassignmentsRequest
+    partition = request.ReassignablePartition(partition_index=0, replicas=None)
+    return request(topics=[request.ReassignableTopic(name=c.topic.name, partitions=[partition])])
+
+
+def _list_partition_reassignments(_: Context) -> Message:
+    return m.ListPartitionReassignmentsRequest()
+
+
 REQUESTS: dict[ApiKey, Callable[[Context], Message]] = {
     ApiKey.PRODUCE: _produce,
     ApiKey.FETCH: _fetch,
@@ -469,6 +479,8 @@ REQUESTS: dict[ApiKey, Callable[[Context], Message]] = {
     ApiKey.LIST_CONFIG_RESOURCES: _list_config_resources,
     ApiKey.ALTER_CLIENT_QUOTAS: _alter_client_quotas,
     ApiKey.DESCRIBE_CLIENT_QUOTAS: _describe_client_quotas,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _alter_partition_reassignments,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _list_partition_reassignments,
     ApiKey.UPDATE_FEATURES: _update_features,
     ApiKey.UNREGISTER_BROKER: _unregister_broker,
     ApiKey.DESCRIBE_QUORUM: _describe_quorum,
@@ -494,6 +506,7 @@ OUTCOMES: dict[ApiKey, set[Error]] = {
     ApiKey.END_TXN: {Error.INVALID_PRODUCER_ID_MAPPING},
     ApiKey.DESCRIBE_TRANSACTIONS: {Error.TRANSACTIONAL_ID_NOT_FOUND},
     ApiKey.UNREGISTER_BROKER: {Error.BROKER_ID_NOT_REGISTERED},
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: {Error.NONE, Error.NO_REASSIGNMENT_IN_PROGRESS},
     ApiKey.ELECT_LEADERS: {Error.NONE, Error.ELECTION_NOT_NEEDED},
 }
 """The error codes that may be in an answer, for requests that name what does not exist, or ask for what is there."""

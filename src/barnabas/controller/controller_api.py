@@ -90,6 +90,7 @@ CUTS: Mapping[int, Sequence[Cut]] = {
     ApiKey.ALTER_CONFIGS: [Cut(("resources",), ("responses",))],
     ApiKey.INCREMENTAL_ALTER_CONFIGS: [Cut(("resources",), ("responses",))],
     ApiKey.ALTER_CLIENT_QUOTAS: [Cut(("entries",), ("entries",))],
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: [Cut(("topics",), ("responses",))],
     ApiKey.ELECT_LEADERS: [Cut(("topic_partitions",), ("replica_election_results",))],
 }
 """Where users' requests are cut if they ask for too much. What brokers send is refused where it has too many elements
@@ -125,6 +126,14 @@ CONTROLLER_ROUTES[ApiKey.DESCRIBE_CONFIGS] = Route(
     describe_configs,
     cuts=[Cut(("resources",), ("results",))],
     whole_bytes_max=REQUEST_BYTES_MAX,
+)
+CONTROLLER_ROUTES[ApiKey.LIST_PARTITION_REASSIGNMENTS] = Route(
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    (0, APIS[ApiKey.LIST_PARTITION_REASSIGNMENTS].max_version),
+    decide,
+    cuts=[Cut(("topics",), ("topics",))],
+    large_handler=as_a_whole(CHANGES_MAX, refuse_too_many),
+    long_answer="topics",
 )
 CONTROLLER_ROUTES[ApiKey.ENVELOPE] = Route(ApiKey.ENVELOPE, (0, APIS[ApiKey.ENVELOPE].max_version), envelope)
 CONTROLLER_ROUTES[ApiKey.API_VERSIONS] = Route(ApiKey.API_VERSIONS, api_versions.VERSIONS, describe_versions)

@@ -21,14 +21,18 @@ if TYPE_CHECKING:
 
 FORWARDABLE: Final = frozenset(
     {
+        ApiKey.ALTER_CLIENT_QUOTAS,
         ApiKey.ALTER_CONFIGS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
         ApiKey.CREATE_PARTITIONS,
         ApiKey.CREATE_TOPICS,
         ApiKey.DELETE_TOPICS,
         ApiKey.DESCRIBE_QUORUM,
         ApiKey.ELECT_LEADERS,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
         ApiKey.UNREGISTER_BROKER,
+        ApiKey.UPDATE_FEATURES,
     }
 )
 """What a broker may hand on for a client."""

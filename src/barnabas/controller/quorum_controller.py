@@ -20,6 +20,7 @@ from barnabas.controller.decisions.context import MAX_RECORDS_PER_BATCH, NO_GRAC
 from barnabas.controller.decisions.controller_state import ControllerState, PartitionKey, PartitionSet
 from barnabas.controller.decisions.decide import decide
 from barnabas.controller.decisions.periodic_elections import elect_preferred, elect_unclean
+from barnabas.controller.decisions.reassignments import listed_reassignments
 from barnabas.controller.decisions.slices import joined, slices, slicing_of
 from barnabas.metadata.conversions import addresses_as, features_as
 from barnabas.metadata.stored_configs import stored_configs
@@ -243,6 +244,8 @@ class QuorumController:
             try:
                 if isinstance(request, m.DescribeQuorumRequest):
                     return Reply(describe(self.quorum_client, request), self._publisher.committed.offset)
+                if isinstance(request, m.ListPartitionReassignmentsRequest):
+                    return await self._list_reassignments(request)
                 slicing = slicing_of(request)
                 if slicing is None:
                     return await self._decide(request)
@@ -255,6 +258,18 @@ class QuorumController:
                     Error.UNKNOWN_SERVER_ERROR, "The controller failed unexpectedly. See the log of the node."
                 )
             return Reply(refusal(request, refused), self._publisher.committed.offset)
+
+    async def _list_reassignments(self, request: m.ListPartitionReassignmentsRequest) -> Reply:
+        self._active_state()
+        image = self.committed
+        response = m.ListPartitionReassignmentsResponse(error_message=None)
+        breather = Breather()
+        for topic in listed_reassignments(image, request):
+            if topic is None:
+                await breather.pause_if_due()
+            else:
+                response.topics.append(topic)
+        return Reply(response, image.offset)
 
     async def _decide(self, request: Message) -> Reply:
         response, commits = await self._begin(request)

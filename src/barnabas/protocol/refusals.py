@@ -106,6 +106,27 @@ def refusal(request: Message, error: KafkaError) -> Message:
                     for entry in request.entries
                 ]
             )
+        case m.AlterPartitionReassignmentsRequest():
+            moved = m.AlterPartitionReassignmentsResponse
+            return moved(
+                error_code=code,
+                error_message=message,
+                allow_replication_factor_change=request.allow_replication_factor_change,
+                responses=[
+                    moved.ReassignableTopicResponse(
+                        name=topic.name,
+                        partitions=[
+                            moved.ReassignablePartitionResponse(
+                                partition_index=each.partition_index, error_code=code, error_message=message
+                            )
+                            for each in topic.partitions
+                        ],
+                    )
+                    for topic in request.topics
+                ],
+            )
+        case m.ListPartitionReassignmentsRequest():
+            return m.ListPartitionReassignmentsResponse(error_code=code, error_message=message)
         case m.UpdateFeaturesRequest():
             return m.UpdateFeaturesResponse(error_code=code, error_message=message)
         case m.ControllerRegistrationRequest():

@@ -29,6 +29,7 @@ HANDLERS = (
     "admin.delete_records",
     "admin.describe_cluster",
     "admin.log_dirs",
+    "admin.reassignments",
     "admin.metadata",
     "admin.topic_partitions",
     "admin.topics",

@@ -39,7 +39,7 @@ def assigned_partition(
     state: ControllerState, partition_id: int, replicas: Sequence[int], replication_factor: int | None
 ) -> PartitionImage:
     """A partition with manually assigned replicas. All partitions of a topic must have the same number."""
-    _check_assignment(state, replicas, replication_factor)
+    check_assignment(state, replicas, replication_factor)
     if not any(state.is_active(broker_id) for broker_id in replicas):
         raise KafkaError(
             Error.INVALID_REPLICA_ASSIGNMENT,
@@ -65,7 +65,8 @@ def _new_partition(state: ControllerState, replicas: tuple[int, ...]) -> Partiti
     )
 
 
-def _check_assignment(state: ControllerState, replicas: Sequence[int], replication_factor: int | None) -> None:
+def check_assignment(state: ControllerState, replicas: Sequence[int], replication_factor: int | None) -> None:
+    """Raises KafkaError if these cannot be the replicas of a partition."""
     if not replicas:
         raise KafkaError(
             Error.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment includes an empty replica list."

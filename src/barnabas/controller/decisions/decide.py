@@ -9,6 +9,7 @@ from barnabas.controller.decisions import (
     config_changes,
     feature_changes,
     quota_changes,
+    reassignments,
     replica_changes,
     topic_changes,
 )
@@ -36,6 +37,7 @@ _DECISIONS: dict[str, Callable[[ControllerState, Any, Context], Decision]] = {
     "AlterPartitionRequest": replica_changes.alter_partition,
     "AssignReplicasToDirsRequest": replica_changes.assign_replicas_to_dirs,
     "ElectLeadersRequest": replica_changes.elect_leaders,
+    "AlterPartitionReassignmentsRequest": reassignments.alter_partition_reassignments,
     "AlterClientQuotasRequest": quota_changes.alter_client_quotas,
     "UpdateFeaturesRequest": feature_changes.update_features,
 }

@@ -50,9 +50,13 @@ class Target(NamedTuple):
     """The requested state of a partition. None leaves a field unchanged."""
 
     isr: tuple[int, ...] | None = None
+    replicas: tuple[int, ...] | None = None
+    """With those that are being added or removed."""
+    adding: tuple[int, ...] | None = None
+    removing: tuple[int, ...] | None = None
     recovery_state: int | None = None
     directories: Mapping[int, Uuid] = {}
-    """New directories by broker."""
+    """New directories by broker. A replica that is new needs one."""
     lost_broker_id: int | None = None
     """A broker that stopped without a clean shutdown and so may lack committed records."""
     emptied_broker_id: int | None = None
@@ -132,15 +136,14 @@ class _Elected(NamedTuple):
 
 
 def _wanted(partition: PartitionImage, target: Target) -> PartitionImage:
-    directories = partition.directories
-    if target.directories:
-        directories = tuple(
-            target.directories.get(broker_id, directory)
-            for broker_id, directory in zip(partition.replicas, directories, strict=True)
-        )
+    replicas = partition.replicas if target.replicas is None else target.replicas
+    directories = {**dict(zip(partition.replicas, partition.directories, strict=True)), **target.directories}
     return partition._replace(
         isr=partition.isr if target.isr is None else target.isr,
-        directories=directories,
+        replicas=replicas,
+        adding_replicas=partition.adding_replicas if target.adding is None else target.adding,
+        removing_replicas=partition.removing_replicas if target.removing is None else target.removing,
+        directories=tuple(directories[broker_id] for broker_id in replicas),
         leader_recovery_state=(
             partition.leader_recovery_state if target.recovery_state is None else target.recovery_state
         ),
@@ -175,7 +178,7 @@ def _with_eligible(wanted: PartitionImage, before: PartitionImage, target: Targe
         return wanted
     if len(wanted.isr) >= rules.min_isr:
         return wanted._replace(elr=())
-    candidates = sorted({*before.elr, *before.isr} - {*wanted.isr})
+    candidates = sorted({*before.elr, *before.isr} & {*wanted.replicas} - {*wanted.isr})
     return wanted._replace(elr=tuple(replica for replica in candidates if replica != target.lost_broker_id))
 
 
