@@ -49,13 +49,16 @@ class ConnectionLimits:
 
 
 class ConnectionCensus:
-    """How many connections there are, over all listeners of the node."""
+    """How many connections there are, over all listeners that share a limit."""
 
-    __slots__ = ("by_ip", "total")
+    __slots__ = ("by_ip", "servers", "total", "waiting")
 
     def __init__(self) -> None:
         self.by_ip: Counter[str] = Counter()
         self.total = 0
+        self.servers: list[ListenerServer] = []
+        self.waiting: dict[ListenerServer, None] = {}
+        """Those that had no room for another connection."""
 
     def joined(self, host: str) -> None:
         self.by_ip[host] += 1
@@ -66,6 +69,22 @@ class ConnectionCensus:
         self.by_ip[host] -= 1
         if not self.by_ip[host]:
             del self.by_ip[host]
+        self.look_for_room()
+
+    def look_for_room(self) -> None:
+        """There may be room again: a connection of any listener has left, or the limits are others."""
+        waiting, self.waiting = self.waiting, {}
+        for server in waiting:
+            server.resume_accepting()
+
+    def idlest(self) -> Connection | None:
+        """The connection that has been silent for longest, of the listeners that nobody depends on."""
+        open_to_all = (server.connections for server in self.servers if not server.is_protected)
+        return min(
+            (connection for connections in open_to_all for connection in connections),
+            key=lambda connection: connection.last_active,
+            default=None,
+        )
 
 
 class ListenerServer:
@@ -85,8 +104,10 @@ class ListenerServer:
         max_buffered_bytes: int,
         socket_buffers: SocketBuffers = TUNED_BY_SYSTEM,
         make_connection: MakeConnection = Connection,
+        is_protected: bool = False,
     ) -> None:
-        """`make_connection` is called for each client: the handlers of a listener may keep more with its connections
+        """A listener that `is_protected` always has room, as far as its own limit goes: others make way for it.
+        `make_connection` is called for each client: the handlers of a listener may keep more with its connections
         than what is common to all."""
         self.loop = loop
         self._network = network
@@ -94,6 +115,8 @@ class ListenerServer:
         self.handle_frame = handle_frame
         self.limits = limits
         self.census = census
+        self.is_protected = is_protected
+        census.servers.append(self)
         self.max_connections = max_connections
         self.max_frame_bytes = max_frame_bytes
         self.max_buffered_bytes = max_buffered_bytes
@@ -133,7 +156,7 @@ class ListenerServer:
 
     def open(self) -> None:
         """Starts accepting connections."""
-        self._resume_accepting()
+        self.resume_accepting()
         self._schedule_idle_check()
 
     def close(self) -> None:
@@ -170,6 +193,7 @@ class ListenerServer:
                     min(self.limits.total, self.max_connections),
                 )
                 self._pause_accepting()
+                self.census.waiting[self] = None
                 return
             try:
                 sock, host, port = self._acceptor.accept()
@@ -179,7 +203,7 @@ class ListenerServer:
                 # Out of file descriptors: open connections go on, and new ones wait until one is closed.
                 logger.error("%s cannot accept connections: %s", self.listener.name, error)
                 self._pause_accepting()
-                self.loop.call_later(1.0, self._resume_accepting)
+                self.loop.call_later(1.0, self.resume_accepting)
                 return
             self._admit(sock, host, port)
 
@@ -196,16 +220,21 @@ class ListenerServer:
             return
         self.census.joined(host)
         self.connections[self._make_connection(self, sock, (host, port))] = None
+        if self.census.total > self.limits.total and (idlest := self.census.idlest()) is not None:
+            logger.warning("%s is closed to make way for a connection of %s", idlest, self.listener.name)
+            idlest.close()
 
     def _has_room(self) -> bool:
-        return self.census.total < self.limits.total and len(self.connections) < self.max_connections
+        if len(self.connections) >= self.max_connections:
+            return False
+        return self.is_protected or self.census.total < self.limits.total
 
     def _pause_accepting(self) -> None:
         if self._is_accepting and self._acceptor is not None:
             self._is_accepting = False
             self.loop.remove_reader(self._acceptor.fileno())
 
-    def _resume_accepting(self) -> None:
+    def resume_accepting(self) -> None:
         if not self._is_accepting and self._acceptor is not None:
             self._is_accepting = True
             self.loop.add_reader(self._acceptor.fileno(), self._on_acceptable)
@@ -219,7 +248,7 @@ class ListenerServer:
         self.frame_memory_freed()
         self.census.left(connection.peer[0])
         if not self._is_accepting:
-            self._resume_accepting()
+            self.resume_accepting()
 
     def has_one_sender(self) -> bool:
         """Whether one connection alone has been sending for a while."""

@@ -5,6 +5,7 @@ Listeners for clients run on the broker's loop, those for the quorum on the cont
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from barnabas.config.broker_config import ConfigSource
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from barnabas.ports import Network
 
 
+logger = logging.getLogger("barnabas.listener")
+
+
 class ListenerServers:
     """`bind` may be called from any thread; `open` and `close` only on the loop."""
 
@@ -43,8 +47,10 @@ class ListenerServers:
         self._census = ConnectionCensus()
         self._dispatcher: Dispatcher | None = None
         self._intercept: FrameHandler | None = None
+        self._looking_up: asyncio.Task[None] | None = None
         limits = connection_limits(config)
-        self._servers = [self._make(listener, limits) for listener in listeners]
+        listeners = list(listeners)
+        self._servers = [self._make(listener, limits, is_alone=len(listeners) == 1) for listener in listeners]
         self._ports: dict[str, int] = {}
 
     def bind(self) -> None:
@@ -63,6 +69,7 @@ class ListenerServers:
     def open(self, routes: Mapping[int, Route]) -> None:
         """Starts to accept connections, whose requests go to `routes`."""
         self._dispatcher = Dispatcher(routes)
+        self._look_up_hosts(self._config)
         for server in self._servers:
             server.handle_frame = self._intercept or self._dispatcher.dispatch
             server.open()
@@ -93,10 +100,32 @@ class ListenerServers:
 
     def configure(self, config: BrokerConfig) -> None:
         """Applies the limits of a changed configuration."""
-        limits = connection_limits(config)
+        self._limit(connection_limits(config))
+        for server in self._servers:
+            server.max_connections = max_connections(config, server.listener)
+        self._census.look_for_room()
+        self._look_up_hosts(config)
+
+    def _limit(self, limits: ConnectionLimits) -> None:
         for server in self._servers:
             server.limits = limits
-            server.max_connections = max_connections(config, server.listener)
+
+    def _look_up_hosts(self, config: BrokerConfig) -> None:
+        """The limits of some addresses may be given by the names of hosts, of which connections do not know."""
+        if self._looking_up is not None:
+            self._looking_up.cancel()
+            self._looking_up = None
+        if config.max_connections_by_ip:
+            self._looking_up = self._loop.create_task(self._limit_hosts(config))
+
+    async def _limit_hosts(self, config: BrokerConfig) -> None:
+        by_address: dict[str, int] = {}
+        for host, limit in config.max_connections_by_ip.items():
+            try:
+                by_address |= dict.fromkeys(await self._network.addresses(host), limit)
+            except OSError as error:
+                logger.error("max.connections.per.ip.overrides has %s, which cannot be looked up: %s", host, error)
+        self._limit(connection_limits(config, by_address))
 
     def stop_accepting(self) -> None:
         for server in self._servers:
@@ -104,12 +133,15 @@ class ListenerServers:
 
     async def close(self) -> None:
         """Sends the responses that are ready and closes all connections."""
+        if self._looking_up is not None:
+            self._looking_up.cancel()
         if self._dispatcher is not None:
             await self._dispatcher.close()
         for server in self._servers:
             server.close()
 
-    def _make(self, listener: Listener, limits: ConnectionLimits) -> ListenerServer:
+    def _make(self, listener: Listener, limits: ConnectionLimits, *, is_alone: bool) -> ListenerServer:
+        """Other brokers depend on the listener for them, if there is another one for clients."""
         config = self._config
         return ListenerServer(
             self._loop,
@@ -125,6 +157,7 @@ class ListenerServers:
                 buffer_bytes(config, "socket.send.buffer.bytes"), buffer_bytes(config, "socket.receive.buffer.bytes")
             ),
             make_connection=self._make_connection,
+            is_protected=not is_alone and listener.name == config.inter_broker_listener_name,
         )
 
 
@@ -139,11 +172,12 @@ def buffer_bytes(config: BrokerConfig, name: str) -> int:
     return value if isinstance(value, int) and config.source_of(name) is not ConfigSource.DEFAULT else -1
 
 
-def connection_limits(config: BrokerConfig) -> ConnectionLimits:
+def connection_limits(config: BrokerConfig, by_address: Mapping[str, int] | None = None) -> ConnectionLimits:
+    """With `by_address` in place of what is set by host, once hosts have been looked up."""
     return ConnectionLimits(
         config.max_connections,
         config.max_connections_per_ip,
-        config.max_connections_by_ip,
+        config.max_connections_by_ip if by_address is None else by_address,
         config.connections_max_idle_ms / 1000,
     )
 

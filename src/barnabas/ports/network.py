@@ -90,6 +90,10 @@ class Network(Protocol):
         """Takes a port; an empty host means every interface. Streams wait in the backlog until they are accepted."""
         ...
 
+    async def addresses(self, host: str) -> list[str]:
+        """The addresses of a host in figures, as `accept` gives them; OSError if there are none."""
+        ...
+
     async def connect(
         self, host: str, port: int, *, attempt: int = 0, buffers: SocketBuffers = TUNED_BY_SYSTEM
     ) -> Socket:
@@ -145,6 +149,9 @@ class SystemNetwork:
         except BaseException:
             listening.close()
             raise
+
+    async def addresses(self, host: str) -> list[str]:
+        return [str(found[0]) for *_, found in await _resolve(host, 0)]
 
     async def connect(
         self, host: str, port: int, *, attempt: int = 0, buffers: SocketBuffers = TUNED_BY_SYSTEM

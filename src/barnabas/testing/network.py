@@ -236,6 +236,9 @@ class SimulatedHost:
         acceptor = self.acceptors[port] = SimulatedAcceptor(self, port, backlog)
         return acceptor
 
+    async def addresses(self, host: str) -> list[str]:
+        return [self.name if host in _OWN_NAMES else self.network.find(host).name]
+
     async def connect(
         self,
         host: str,

@@ -33,7 +33,14 @@ def framed(body: bytes) -> bytes:
 class Served:
     """A listener with a handler of the test's own, and clients to talk to it."""
 
-    def __init__(self, handler: Callable[[Connection, memoryview], None], **limits: int) -> None:
+    def __init__(
+        self,
+        handler: Callable[[Connection, memoryview], None],
+        census: ConnectionCensus | None = None,
+        *,
+        is_protected: bool = False,
+        **limits: int,
+    ) -> None:
         self.server = ListenerServer(
             asyncio.get_running_loop(),
             SystemNetwork(),
@@ -42,11 +49,12 @@ class Served:
             ConnectionLimits(
                 limits.get("total", UNLIMITED), limits.get("per_ip", UNLIMITED), {}, limits.get("idle_seconds", 600)
             ),
-            ConnectionCensus(),
+            ConnectionCensus() if census is None else census,
             max_connections=UNLIMITED,
             max_frame_bytes=limits.get("max_frame_bytes", 8 * 1024 * 1024),
             max_buffered_bytes=limits.get("max_buffered_bytes", -1),
             socket_buffers=SocketBuffers(send_bytes=limits.get("send_buffer_bytes", -1)),
+            is_protected=is_protected,
         )
         self.port = self.server.bind(50)
         self.server.open()
@@ -287,6 +295,66 @@ def test_beyond_max_connections_new_ones_wait_until_one_leaves() -> None:
         assert await read_frame(reader) == b"hello"
         waiting.close()
         served.server.close()
+
+    run(scenario)
+
+
+def test_a_connection_of_one_listener_makes_room_at_another() -> None:
+    async def scenario() -> None:
+        census = ConnectionCensus()
+        one, other = Served(echo, census, total=1), Served(echo, census, total=1)
+        _, writer = await one.client()
+        await until(lambda: census.total == 1)
+        reader, waiting = await other.client()
+        waiting.write(framed(b"hello"))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(reader.readexactly(1), 0.05)
+        writer.close()
+        assert await read_frame(reader) == b"hello"
+        waiting.close()
+        for each in (one, other):
+            each.server.close()
+
+    run(scenario)
+
+
+def test_a_higher_limit_makes_room() -> None:
+    async def scenario() -> None:
+        served = Served(echo, total=1)
+        _, writer = await served.client()
+        reader, waiting = await served.client()
+        waiting.write(framed(b"hello"))
+        await until(lambda: bool(served.server.census.waiting))
+        served.server.limits = ConnectionLimits(2, UNLIMITED, {}, 600)
+        served.server.census.look_for_room()
+        assert await read_frame(reader) == b"hello"
+        for each in (writer, waiting):
+            each.close()
+        served.server.close()
+
+    run(scenario)
+
+
+def test_the_idlest_client_makes_way_for_another_broker() -> None:
+    async def scenario() -> None:
+        census = ConnectionCensus()
+        clients, brokers = Served(echo, census, total=2), Served(echo, census, is_protected=True, total=2)
+        idle_reader, idle_writer = await clients.client()
+        await until(lambda: census.total == 1)
+        busy_reader, busy_writer = await clients.client()
+        await until(lambda: census.total == 2)
+        busy_writer.write(framed(b"busy"))
+        assert await read_frame(busy_reader) == b"busy"
+        reader, writer = await brokers.client()
+        writer.write(framed(b"hello"))
+        assert await read_frame(reader) == b"hello"
+        assert await idle_reader.read() == b""
+        busy_writer.write(framed(b"still here"))
+        assert await read_frame(busy_reader) == b"still here"
+        for each in (idle_writer, busy_writer, writer):
+            each.close()
+        for served in (clients, brokers):
+            served.server.close()
 
     run(scenario)
 

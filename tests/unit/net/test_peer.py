@@ -379,6 +379,7 @@ class CountingNetwork:
     def __init__(self, network: SimulatedHost) -> None:
         self.attempts: list[int] = []
         self.listen = network.listen
+        self.addresses = network.addresses
         self._connect = network.connect
 
     async def connect(self, host: str, port: int, *, attempt: int = 0, **options: Any) -> SimulatedSocket:
