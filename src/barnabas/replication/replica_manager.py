@@ -257,7 +257,8 @@ class ReplicaManager:
         brokers = image.brokers.values()
         self._view.active_brokers = {each.id: each.epoch for each in brokers if each.is_active}
         self._view.live_brokers = frozenset(each.id for each in brokers if not each.fenced)
-        self._purgatory.wake(self.broker_watchers)
+        if self.broker_watchers:
+            self._purgatory.wake(self.broker_watchers)
         self._view.racks = {each.id: each.rack for each in brokers if each.rack and not each.fenced}
         if self._fetchers is not None:
             self._fetchers.addresses_changed(changed)

@@ -108,8 +108,8 @@ def test_a_groups_settings_are_described() -> None:
     assert values(result) == {"consumer.session.timeout.ms": "50000", "consumer.heartbeat.interval.ms": "5000"}
 
 
-def test_subscriptions_to_client_metrics_are_described_as_they_were_set() -> None:
-    assert values(describe(METRICS, "m")) == {"interval.ms": "1000"}
+def test_subscriptions_to_client_metrics_are_described_with_their_defaults() -> None:
+    assert values(describe(METRICS, "m")) == {"interval.ms": "1000", "match": "", "metrics": ""}
 
 
 @pytest.mark.parametrize(
