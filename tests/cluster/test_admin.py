@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.config_resources import ResourceType
 from barnabas.protocol.errors import Error
@@ -94,3 +95,24 @@ def test_every_broker_describes_its_own_folder_and_lists_all_brokers(
         brokers = {(ResourceType.BROKER, str(each)) for each in cluster.nodes}
         assert listed(connection, [ResourceType.BROKER]) == brokers
     assert sorted(found) == [(topic, index) for index in range(3)]
+
+
+def test_a_broker_that_is_gone_is_unregistered_through_another_and_may_come_back(cluster: Cluster, topic: str) -> None:
+    gone, asked = 3, 1
+    with Connection(cluster[asked].port) as connection:
+
+        def unregister() -> int:
+            request = m.UnregisterBrokerRequest(broker_id=gone)
+            return connection.call(request, 0, m.UnregisterBrokerResponse).error_code
+
+        def known() -> set[tuple[int, str]]:
+            return listed(connection, [ResourceType.BROKER])
+
+        cluster.stop_node(gone)
+        assert unregister() == Error.NONE
+        wait_until(lambda: unregister() == Error.BROKER_ID_NOT_REGISTERED, "the broker is not known any more")
+        create_topic(admin(cluster, asked), topic, 6)
+        described_at = admin(cluster, asked).list_topics(topic, timeout=15).topics[topic].partitions.values()
+        assert gone not in {replica for partition in described_at for replica in partition.replicas}
+        cluster.start_node(gone)
+        wait_until(lambda: (ResourceType.BROKER, str(gone)) in known(), "it has registered again")
