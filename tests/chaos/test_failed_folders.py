@@ -26,6 +26,8 @@ from tests.peers import SETTINGS, wait_until
 from tests.wire.batches import batch
 from tests.wire.connection import Connection
 from tests.wire.requests import LATEST, Topic, create_topic, fetch_request, list_offsets, produce
+from tests.wire.test_log_dirs import describe as describe_folders
+from tests.wire.test_log_dirs import sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,6 +111,8 @@ def test_a_folder_whose_sync_fails_goes_offline_and_the_rest_of_the_node_goes_on
             lambda: describe(connection, made) == [OFFLINE if index in lost else SERVED for index in range(4)],
             "the partitions have no leader",
         )
+        shown = {each.log_dir: (each.error_code, len(sizes(each))) for each in describe_folders(connection, None)}
+        assert shown == {str(folders[0]): (Error.NONE, 2), str(folders[1]): (Error.KAFKA_STORAGE_ERROR, 0)}
         # The device is well again, as it seems; what it has dropped it does not bring back.
         segment.unlink()
         aside.rename(segment)
