@@ -179,7 +179,7 @@ class ListenerServer:
         if self._acceptor is None:
             self.listener = self.listener._replace(port=port)
             self.bind(backlog)
-            self._resume_accepting()
+            self.resume_accepting()
 
     # ── accepting ────────────────────────────────────────────────────────────────────────────────────────────
 
