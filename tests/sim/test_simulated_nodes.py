@@ -111,7 +111,8 @@ def test_a_clean_stop_ends_without_a_failure_and_leaves_its_mark(cluster: Simula
     assert ended == [node]
     assert node.failure is None
     assert node.disk.exists(CLEAN_SHUTDOWN)
-    assert broker_2_at(cluster.nodes[1]).fenced
+    # Word of it may still be on its way to the others, but nobody has to wait for the end of a session.
+    cluster.run_until(lambda: broker_2_at(cluster.nodes[1]).fenced, limit_s=1)
 
 
 def test_a_node_that_is_killed_leaves_no_mark_of_a_clean_stop(cluster: SimulatedCluster) -> None:
