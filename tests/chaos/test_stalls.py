@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TURN_S_MAX = 0.050
+CHANCES = 3
+CHANGE_NOTHING = ("alter-configs-topic", "describe-", "fetch-", "list-", "metadata-", "offset-fetch-")
 ANSWER_DEADLINE_S = 120.0
 MEMORY_BYTES_MAX = 1024 * 1024 * 1024
 """What the node may have grown to after the largest requests, of 100 MiB each."""
@@ -118,11 +120,19 @@ def each(hostile: Hostile) -> str:
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=each)
 def test_no_request_holds_an_event_loop(ground: Ground, hostile: Hostile) -> None:
+    """On a busy machine the same work takes up to twice the time, and garbage may be collected just then. What holds a
+    loop does so each time: so a request that changes nothing, and costs as much again, has more than one chance."""
     frame = hostile.make(hostile.count)
     ground.node.longest_turns_s()
-    with Neighbour(ground.port_of(hostile)) as neighbour:
-        send_and_wait(ground.port_of(hostile), frame)
-    check_turns(ground, hostile.name, neighbour)
+    for chances_left in reversed(range(CHANCES if hostile.name.startswith(CHANGE_NOTHING) else 1)):
+        with Neighbour(ground.port_of(hostile)) as neighbour:
+            send_and_wait(ground.port_of(hostile), frame)
+        try:
+            check_turns(ground, hostile.name, neighbour)
+            return
+        except AssertionError:
+            if not chances_left:
+                raise
 
 
 @pytest.mark.full
