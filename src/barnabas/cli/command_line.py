@@ -136,6 +136,19 @@ def parse_bootstrap_server(text: str) -> str:
     return ",".join(join_address(host, port) for host, port in addresses)
 
 
+def add_overrides(parser: Parser, explanation: str) -> None:
+    """`--set KEY=VALUE`, for broker settings."""
+    parser.add_argument(
+        "--set",
+        dest="overrides",
+        type=parse_pair,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help=explanation,
+    )
+
+
 def parse_pair(text: str) -> tuple[str, str]:
     """`key=value`; the value may contain more equals signs, and may be empty."""
     key, equals, value = text.partition("=")

@@ -20,8 +20,8 @@ from barnabas.cli.command_line import (
     DEFAULT_PORT,
     CommandError,
     Parser,
+    add_overrides,
     parse_address,
-    parse_pair,
     positive_int,
 )
 from barnabas.config.broker_config import BrokerConfig
@@ -112,15 +112,7 @@ def build_parser() -> Parser:
         help=f"where clients connect (default {DEFAULT_BOOTSTRAP_SERVER}); see below",
     )
     parser.add_argument("--config", metavar="FILE", help="a properties file with Kafka's broker settings")
-    parser.add_argument(
-        "--set",
-        dest="overrides",
-        type=parse_pair,
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a broker setting, which overrides the file; may be given several times",
-    )
+    add_overrides(parser, "a broker setting, which overrides the file; may be given several times")
     parser.add_argument("--log-level", choices=LOG_LEVELS, default="info", help="(default info)")
     return parser
 

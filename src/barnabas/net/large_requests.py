@@ -26,7 +26,7 @@ from barnabas.protocol.compiler.decoder import WEIGHT_OF_STRUCT
 from barnabas.protocol.pieces import Path, PieceReader, PieceWriter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Sequence, Sized
 
     from barnabas.net.connection import Connection
     from barnabas.net.dispatch import Caller, Handler
@@ -257,6 +257,13 @@ class LargeRequest:
         """Replaces everything that was added so far."""
         self.answer = PieceWriter(self._response, self._version, self._response_path)
         await self.add(getattr(response, self._response_path[0]))
+
+    async def gather(self, named: Sized, note: Callable[[Any], None]) -> None:
+        """Has all pieces noted, before any is answered: `named` is where `note` puts what they name."""
+        async for piece in self.pieces():
+            before = len(named)
+            note(piece)
+            await self.charge((len(named) - before) * NAME_BYTES)
 
     async def charge(self, size: int) -> None:
         """Counts what is kept for the answer. Waits where that is too much now; BadRequestError where it always is."""

@@ -15,7 +15,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.cli.command_line import EXIT_OK, CommandError, Parser, parse_pair, positive_int
+from barnabas.cli.command_line import EXIT_OK, CommandError, Parser, add_overrides, positive_int
 from barnabas.testing.kit.broker import Broker
 from barnabas.testing.kit.cluster import Cluster
 from barnabas.testing.kit.faults import FaultError
@@ -76,15 +76,7 @@ def run(arguments: Sequence[str]) -> int:
 def build_parser() -> Parser:
     parser = Parser("barnabas test-broker", "A broker for tests, which ends with the process that started it.", EPILOG)
     parser.add_argument("--nodes", type=positive_int, metavar="N", help="a cluster of N nodes instead of one broker")
-    parser.add_argument(
-        "--set",
-        dest="overrides",
-        type=parse_pair,
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a broker setting; may be given several times",
-    )
+    add_overrides(parser, "a broker setting; may be given several times")
     parser.add_argument(
         "--topic",
         dest="topics",

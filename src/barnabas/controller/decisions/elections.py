@@ -273,6 +273,10 @@ def _difference(key: PartitionKey, before: PartitionImage, after: PartitionImage
 
 def _has_online_directory(state: ControllerState, partition: PartitionImage, broker_id: int) -> bool:
     broker, directory = state.brokers.get(broker_id), partition.directory_of(broker_id)
-    if broker is None or directory is None or directory == LOST_DIRECTORY:
-        return False
-    return is_reserved_directory(directory) or directory in broker.directories
+    return broker is not None and directory != LOST_DIRECTORY and has_directory(broker, directory)
+
+
+def has_directory(broker: BrokerImage, directory: Uuid | None) -> bool:
+    """Whether a replica may be in this directory, as far as the broker has registered its own. Which one a reserved id
+    stands for is not known."""
+    return directory is not None and (is_reserved_directory(directory) or directory in broker.directories)

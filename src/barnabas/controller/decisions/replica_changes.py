@@ -8,18 +8,17 @@ from barnabas.controller.decisions.broker_registrations import check_broker_epoc
 from barnabas.controller.decisions.broker_transitions import lose_directories
 from barnabas.controller.decisions.context import Decision
 from barnabas.controller.decisions.controller_state import PartitionKey
-from barnabas.controller.decisions.elections import Election, Elections, Target, change_partition
+from barnabas.controller.decisions.elections import Election, Elections, Target, change_partition, has_directory
 from barnabas.metadata.conversions import NO_LEADER_CHANGE, merge
-from barnabas.metadata.image import NO_LEADER, RECOVERED, RECOVERING, is_reserved_directory
+from barnabas.metadata.image import NO_LEADER, RECOVERED, RECOVERING
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
     from barnabas.controller.decisions.context import Context
     from barnabas.controller.decisions.controller_state import ControllerState
-    from barnabas.metadata.image import BrokerImage, PartitionImage, TopicImage
+    from barnabas.metadata.image import PartitionImage, TopicImage
     from barnabas.metadata.versions import VersionedRecord
-    from barnabas.protocol.uuids import Uuid
 
 PREFERRED = 0
 UNCLEAN = 1
@@ -74,7 +73,7 @@ def assign_replicas_to_dirs(
                 _, partition = state.topic_and_partition(key)
                 target = Target(
                     directories={broker.id: directory.id},
-                    emptied_broker_id=None if _has_directory(broker, partition.directory_of(broker.id)) else broker.id,
+                    emptied_broker_id=None if has_directory(broker, partition.directory_of(broker.id)) else broker.id,
                 )
                 record = change_partition(key, partition, target, Elections(state, context.settings).rules(key))
                 if record is not None:
@@ -83,10 +82,6 @@ def assign_replicas_to_dirs(
                     lost.append(key)
     records += lose_directories(state, context.settings, broker.id, lost)
     return Decision(response, records)
-
-
-def _has_directory(broker: BrokerImage, directory: Uuid | None) -> bool:
-    return directory is not None and (is_reserved_directory(directory) or directory in broker.directories)
 
 
 def elect_leaders(state: ControllerState, request: m.ElectLeadersRequest, context: Context) -> Decision:

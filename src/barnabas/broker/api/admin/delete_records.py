@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.broker.api.environments import StorageEnvironment
 from barnabas.broker.api.registry import handles
 from barnabas.metadata.topic_names import INTERNAL_TOPICS
-from barnabas.net.large_requests import NAME_BYTES, Breather, Cut
+from barnabas.net.large_requests import Breather, Cut
 from barnabas.net.pending import Pending
 from barnabas.net.purgatory import Parked
 from barnabas.protocol import messages as m
@@ -97,10 +97,7 @@ async def delete_records_of_many(
 ) -> m.DeleteRecordsResponse:
     await request.check()
     offsets: Offsets = {}
-    async for piece in request.pieces():
-        before = len(offsets)
-        note_offsets(offsets, piece)
-        await request.charge((len(offsets) - before) * NAME_BYTES)
+    await request.gather(offsets, lambda piece: note_offsets(offsets, piece))
     outcomes = await delete(environment, offsets, request.root.timeout_ms)
     for (topic, index), outcome in outcomes.items():
         await request.pause_if_due()

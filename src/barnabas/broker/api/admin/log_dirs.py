@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.api.environments import StorageEnvironment
 from barnabas.broker.api.registry import handles
-from barnabas.net.large_requests import NAME_BYTES, Breather, Cut
+from barnabas.net.large_requests import Breather, Cut
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error
@@ -48,10 +48,7 @@ async def describe_log_dirs_of_many(
 ) -> m.DescribeLogDirsResponse:
     await request.check()
     wanted: Wanted = {}
-    async for piece in request.pieces():
-        before = len(wanted)
-        note_wanted(wanted, piece)
-        await request.charge((len(wanted) - before) * NAME_BYTES)
+    await request.gather(wanted, lambda piece: note_wanted(wanted, piece))
     async for result in described(environment, wanted_here(environment.replicas, wanted)):
         await request.add([result])
     await request.forget(wanted)
