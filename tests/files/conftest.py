@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from barnabas.testing.node_process import Node
 from tests.clients.adapter import CODECS, Message, ProducerOptions
 from tests.clients.with_confluent import ConfluentClient
+from tests.nodes import Node
 from tests.peers import wait_until
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 PARTITIONS = 2
 RECORDS_OF_EACH_CODEC = 400
+STORED_WITH = {"uncompressed": "none", "gzip": "gzip", "snappy": "snappy", "lz4": "lz4", "zstd": "zstd"}
+"""A `compression.type`, and how Kafka's tools call the codec. Each has a topic of its own."""
 SETTINGS = {
     "metadata.log.max.record.bytes.between.snapshots": "2000",
     "log.retention.check.interval.ms": "200",
@@ -66,6 +68,7 @@ def _make_folder(path: Path) -> Folder:
             client = ConfluentClient(node.bootstrap)
             if run == 0:
                 client.create_topic(topic, partitions=PARTITIONS, config=config)
+                _write_recompressed(client)
                 client.create_topic("deleted")
                 client.delete_topic("deleted")
             _write(client, topic, run, written)
@@ -91,6 +94,18 @@ def _write(client: ConfluentClient, topic: str, run: int, written: list[list[byt
 
     with ThreadPoolExecutor(PARTITIONS) as writers:
         list(writers.map(write, range(PARTITIONS)))
+
+
+def _write_recompressed(client: ConfluentClient) -> None:
+    for stored_with in STORED_WITH:
+        client.create_topic(f"stored-{stored_with}", config={"compression.type": stored_with, "retention.ms": "-1"})
+        for codec in CODECS:
+            client.produce(f"stored-{stored_with}", recompressed(codec), options=ProducerOptions(codec=codec))
+
+
+def recompressed(codec: str) -> list[Message]:
+    """What was written with this codec to each topic that has one of its own."""
+    return [Message(f"{codec} {n} {'x' * n}".encode(), b"key-%d" % n, (("h", b"v"),)) for n in range(50)]
 
 
 def _noise(seed: int) -> str:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tools import apache_kafka
 
-from tests.files.conftest import PARTITIONS, checkpoints
+from tests.clients.adapter import CODECS
+from tests.files.conftest import PARTITIONS, STORED_WITH, checkpoints, recompressed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +50,17 @@ def test_segments_hold_every_record_in_valid_batches(folder: Folder) -> None:
         epochs = [int(epoch) for epoch in re.findall(r"partitionLeaderEpoch: (\d+)", text)]
         assert epochs == sorted(epochs)
         assert len(set(epochs)) == 2, "each of the two runs wrote in an epoch of its own"
+
+
+def test_batches_that_were_recompressed_hold_the_same_records(folder: Folder) -> None:
+    files = {name: folder.path / f"stored-{name}-0" / "00000000000000000000.log" for name in STORED_WITH}
+    of_files = dumped(*files.values()).split("Dumping ")[1:]
+    expected = [(message.value or b"").decode() for codec in CODECS for message in recompressed(codec)]
+    for (name, file), text in zip(files.items(), of_files, strict=True):
+        assert text.startswith(str(file))
+        assert [line.partition(" payload: ")[2] for line in text.splitlines() if " payload: " in line] == expected
+        assert set(re.findall(r"compresscodec: (\w+)", text)) == {STORED_WITH[name]}
+        assert "isvalid: false" not in text
 
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex", "txnindex"])

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from tools import apache_kafka
 
-from barnabas.testing.node_process import Node
 from tests.clients.adapter import ClientError, DescribedGroup, MemberOptions, values
 from tests.clients.members import Members, owned, receive, settle
 from tests.clients.with_confluent import ConfluentClient
+from tests.nodes import Node
 from tests.peers import wait_until
 
 if TYPE_CHECKING:

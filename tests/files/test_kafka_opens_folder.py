@@ -9,10 +9,10 @@ import pytest
 from tools.apache_kafka import KafkaNode
 
 from barnabas.protocol.errors import Error
-from barnabas.testing.node_process import Node
 from tests.clients.adapter import consume, values
 from tests.clients.with_confluent import ConfluentClient
 from tests.files.conftest import PARTITIONS
+from tests.nodes import Node
 from tests.peers import wait_until
 from tests.wire.batches import batch
 from tests.wire.connection import Connection

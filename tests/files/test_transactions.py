@@ -15,10 +15,10 @@ from tools import apache_kafka
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 from barnabas.protocol.uuids import ZERO_UUID
-from barnabas.testing.node_process import Node
 from tests.clients.adapter import ConsumerOptions, MemberOptions, Message
 from tests.clients.members import Members, receive
 from tests.clients.with_confluent import ConfluentClient
+from tests.nodes import Node
 from tests.peers import wait_until
 from tests.wire import transactions
 from tests.wire.connection import Connection

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.client.pool import close_idle
-from barnabas.testing.cluster_processes import Cluster
 from tests.clients.committed import read_committed
 from tests.cluster.clusters import QUICK, create_replicated, leader_of, make_whole
+from tests.nodes import Cluster
 from tests.peers import wait_until
 from tests.spark.pipelines import source
 from tests.spark.topics import produce

@@ -11,7 +11,13 @@ from types import MappingProxyType
 from typing import NoReturn, Self
 
 from barnabas.config import rules
-from barnabas.config.listeners import ListenerSettings, NodeListeners, QuorumListener, resolve_listeners
+from barnabas.config.listeners import (
+    ListenerSettings,
+    NodeListeners,
+    QuorumListener,
+    require_plaintext,
+    resolve_listeners,
+)
 from barnabas.config.quorum import QuorumServer, QuorumVoter, parse_servers, parse_voters
 from barnabas.config.settings import BROKER, READ_ONLY, ConfigError, broker_setting
 from barnabas.config.startup import complete_for_one_node, prepare, single_node_properties
@@ -43,16 +49,24 @@ class BrokerConfig:
 
     add_partitions_to_txn_retry_backoff_max_ms: int
     add_partitions_to_txn_retry_backoff_ms: int
+    alter_log_dirs_replication_quota_window_num: int
+    alter_log_dirs_replication_quota_window_size_seconds: int
     auto_create_topics_enable: bool
     auto_leader_rebalance_enable: bool
     background_threads: int
     barnabas_broker_disconnect_grace_ms: int
+    barnabas_client_telemetry_dir: str | None
+    barnabas_metrics_listener: str | None
     barnabas_offsets_topic_min_isr: int | None
+    barnabas_validate_records: bool
     broker_heartbeat_interval_ms: int
     broker_id: int
     broker_rack: str | None
     broker_session_timeout_ms: int
+    compression_gzip_level: int
+    compression_lz4_level: int
     compression_type: str
+    compression_zstd_level: int
     connections_max_idle_ms: int
     controlled_shutdown_enable: bool
     controller_listener_names: tuple[str, ...]
@@ -97,6 +111,16 @@ class BrokerConfig:
     leader_imbalance_check_interval_seconds: int
     leader_replication_throttled_rate: int | None
     listener_security_protocol_map: str
+    log_cleaner_backoff_ms: int
+    log_cleaner_dedupe_buffer_size: int
+    log_cleaner_delete_retention_ms: int
+    log_cleaner_enable: bool
+    log_cleaner_io_buffer_load_factor: float
+    log_cleaner_io_max_bytes_per_second: float
+    log_cleaner_max_compaction_lag_ms: int
+    log_cleaner_min_cleanable_ratio: float
+    log_cleaner_min_compaction_lag_ms: int
+    log_cleaner_threads: int
     log_cleanup_policy: tuple[str, ...]
     log_dir: tuple[str, ...]
     log_dir_failure_timeout_ms: int
@@ -123,6 +147,7 @@ class BrokerConfig:
     log_roll_ms: int
     log_segment_bytes: int
     log_segment_delete_delay_ms: int
+    max_connection_creation_rate: int
     max_connections: int
     max_connections_per_ip: int
     max_connections_per_ip_overrides: str
@@ -141,6 +166,7 @@ class BrokerConfig:
     node_id: int
     num_partitions: int
     num_recovery_threads_per_data_dir: int
+    num_replica_alter_log_dirs_threads: int | None
     num_replica_fetchers: int
     offset_metadata_max_bytes: int
     offsets_commit_timeout_ms: int
@@ -154,6 +180,9 @@ class BrokerConfig:
     producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
     queued_max_request_bytes: int
+    quota_window_num: int
+    quota_window_size_seconds: int
+    replica_alter_log_dirs_io_max_bytes_per_second: int | None
     replica_fetch_backoff_ms: int
     replica_fetch_max_bytes: int
     replica_fetch_min_bytes: int
@@ -178,6 +207,7 @@ class BrokerConfig:
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
     socket_send_buffer_bytes: int
+    telemetry_max_bytes: int
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int
     transaction_max_timeout_ms: int
     transaction_partition_verification_enable: bool
@@ -261,7 +291,18 @@ class BrokerConfig:
         """
         ignored: dict[str, str] = {}
         static = self.layers[ConfigSource.STATIC_BROKER]
-        changed = type(self)(static, _applicable(cluster_default, ignored), _applicable(broker, ignored))
+        cluster_default, own = _applicable(cluster_default, ignored), _applicable(broker, ignored)
+        try:
+            changed = type(self)(static, cluster_default, own)
+            if not OF_LISTENERS.isdisjoint(own):
+                require_plaintext(changed.listeners)
+        except ConfigError as error:
+            without = {name: text for name, text in own.items() if name not in OF_LISTENERS}
+            if len(without) == len(own):
+                raise
+            # The listeners stay as they are, and other settings are not affected.
+            changed = type(self)(static, cluster_default, without)
+            ignored |= dict.fromkeys(own.keys() - without.keys(), error.message)
         changed.__dict__["ignored_dynamic"] = ignored
         return changed
 
@@ -348,8 +389,8 @@ class BrokerConfig:
         )
 
 
-BOUND_AT_START = frozenset({"listener.security.protocol.map", "listeners"})
-"""Settings that Kafka can update dynamically and this version cannot: sockets are bound once, at startup."""
+OF_LISTENERS = frozenset({"listener.security.protocol.map", "listeners"})
+"""Dynamic settings that only the node can judge whose they are: they must fit its roles and its other listeners."""
 
 _ATTRIBUTES = tuple(name for name in BrokerConfig.__annotations__ if name.replace("_", ".") in BROKER)
 
@@ -366,7 +407,7 @@ def _applicable(layer: Mapping[str, str], ignored: dict[str, str]) -> dict[str, 
     for name, text in layer.items():
         setting = broker_setting(name)
         try:
-            if name in BROKER and (BROKER[name].update_mode == READ_ONLY or name in BOUND_AT_START):
+            if name in BROKER and BROKER[name].update_mode == READ_ONLY:
                 raise ConfigError(name, f"{name} cannot be updated dynamically")
             if setting is not None:
                 setting.parse(text)

@@ -7,7 +7,7 @@ INVALID_REQUEST, an invalid topic or group setting with INVALID_CONFIG.
 from collections.abc import Iterable, Mapping
 
 from barnabas.config import rules
-from barnabas.config.broker_config import BOUND_AT_START, BrokerConfig, ConfigSource
+from barnabas.config.broker_config import OF_LISTENERS, BrokerConfig, ConfigSource
 from barnabas.config.settings import BROKER, GROUP, PER_BROKER, READ_ONLY, ConfigError, did_you_mean, listener_base
 from barnabas.config.values import Value
 
@@ -58,9 +58,27 @@ def validate_broker_overrides(overrides: Mapping[str, str], scope: ConfigSource,
         changed = broker.with_dynamic(overrides, broker.layers[ConfigSource.DYNAMIC_BROKER])
     else:
         changed = broker.with_dynamic(broker.layers[ConfigSource.DYNAMIC_DEFAULT_BROKER], overrides)
-    _refuse("These configs can only be changed by a restart in this version", BOUND_AT_START.intersection(overrides))
+        _check_listeners(broker, changed)
     _check_thread_pools(broker, changed)
     _check_local_retention(changed)
+
+
+def without_listeners(overrides: Mapping[str, str]) -> dict[str, str]:
+    """What of a broker's dynamic settings can be judged by another node."""
+    return {name: text for name, text in overrides.items() if name not in OF_LISTENERS}
+
+
+def _check_listeners(now: BrokerConfig, changed: BrokerConfig) -> None:
+    """A listener can be added and removed, but stays as it is as long as it is there."""
+    for name in OF_LISTENERS & changed.ignored_dynamic.keys():
+        raise ConfigError(name, changed.ignored_dynamic[name])
+    before = {listener.name: listener.security_protocol for listener in now.listeners}
+    for listener in changed.listeners:
+        if before.get(listener.name, listener.security_protocol) != listener.security_protocol:
+            raise ConfigError(
+                "listener.security.protocol.map",
+                f"Security protocol cannot be updated for existing listener {listener.name}",
+            )
 
 
 def _refuse(reason: str, names: Iterable[str]) -> None:

@@ -15,11 +15,16 @@ from barnabas.config.settings import TOPIC, ConfigError, did_you_mean
 from barnabas.config.values import Value
 
 LONG_MAX = (1 << 63) - 1
+COMPACT = "compact"
+DELETE = "delete"
+"""Cleanup policies."""
 
 
 class TopicConfig(NamedTuple):
     """Every topic setting as a value. Without arguments: Kafka's defaults."""
 
+    barnabas_validate_records: bool = False
+    """The broker's setting: topics have none of their own."""
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     compression_gzip_level: int = -1
     compression_lz4_level: int = 9
@@ -53,6 +58,7 @@ class TopicConfig(NamedTuple):
     segment_index_bytes: int = 10_485_760
     segment_jitter_ms: int = 0
     segment_ms: int = 604_800_000
+    """The age at which the active segment rolls: no more than `max.compaction.lag.ms` where the topic is compacted."""
     unclean_leader_election_enable: bool = False
 
 
@@ -71,7 +77,14 @@ def resolve_topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> 
     internal_segment_bytes = changes.pop("internal_segment_bytes", None)
     if internal_segment_bytes is not None:
         changes["segment_bytes"] = internal_segment_bytes
-    return base._replace(**changes) if changes else base
+    return _rolling_in_time(base._replace(**changes)) if changes else _rolling_in_time(base)
+
+
+def _rolling_in_time(config: TopicConfig) -> TopicConfig:
+    """An active segment is never compacted, so one must not be active for longer than a record may wait for that."""
+    if COMPACT not in config.cleanup_policy or config.segment_ms <= config.max_compaction_lag_ms:
+        return config
+    return config._replace(segment_ms=config.max_compaction_lag_ms)
 
 
 @functools.lru_cache(maxsize=4)
@@ -80,6 +93,7 @@ def _without_overrides(broker: BrokerConfig) -> TopicConfig:
     values: dict[str, Any] = {name.replace(".", "_"): inherited(name, broker) for name in TOPIC}
     del values["internal_segment_bytes"]
     values["cleanup_policy"] = frozenset(values["cleanup_policy"])
+    values["barnabas_validate_records"] = broker.barnabas_validate_records
     return TopicConfig(**values)
 
 

@@ -1,6 +1,6 @@
 """Making a log durable, away from the thread that appends to it.
 
-The log's owner takes a `Flush` from the log, runs it wherever waiting for the device hurts nobody, and reports back
+The log's owner takes a `Flush` from the log, runs it where nothing else has to wait for the device, and reports back
 with `PartitionLog.flushed`, which moves the recovery point. Batches appended meanwhile belong to the next one.
 
 A sync that failed must never be tried again: Linux has dropped the pages that it could not write, and takes the file

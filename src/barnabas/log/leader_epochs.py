@@ -15,6 +15,8 @@ from barnabas.log.folder.checkpoints import EpochStart, read_epochs, write_epoch
 from barnabas.log.segments.file_names import LEADER_EPOCH_CHECKPOINT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from barnabas.ports import Disk
 
 NO_EPOCH = -1
@@ -77,6 +79,11 @@ class LeaderEpochs:
         if slot >= 0 and self.entries[0].start_offset < start_offset:
             self.entries[: slot + 1] = [EpochStart(self.entries[slot].epoch, start_offset)]
             self._refresh()
+
+    def replace_all(self, entries: Iterable[EpochStart]) -> None:
+        """Takes over what is known of the same log elsewhere. The caller saves."""
+        self.entries[:] = entries
+        self._refresh()
 
     def clear(self) -> None:
         self.entries.clear()

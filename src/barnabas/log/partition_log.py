@@ -35,19 +35,30 @@ from barnabas.log.append_batches import (
     stamp,
 )
 from barnabas.log.batch_validation import LOG_APPEND_TIME, check_assigned_batches, check_client_batch
+from barnabas.log.cleaning.dirt import dirt_of
+from barnabas.log.cleaning.log_cleaning import CleaningOrder, SegmentToClean
+from barnabas.log.cleaning.swap import Cleaning
 from barnabas.log.flush import Flush, is_failed_sync
 from barnabas.log.producers.producer_state import BY_COORDINATOR, last_sequence_of
-from barnabas.log.segments.file_names import LEADER_EPOCH_CHECKPOINT, marked_folder, partition_folder
+from barnabas.log.segments.file_names import (
+    FUTURE_FOLDER,
+    LEADER_EPOCH_CHECKPOINT,
+    marked_folder,
+    partition_folder,
+)
 from barnabas.log.segments.open_files import FilePool
 from barnabas.log.segments.segment_list import LogPosition, Segments, nobody_hears
 from barnabas.log.segments.unflushed_files import FOLDER_ITSELF
 from barnabas.ports import SystemRandom
 from barnabas.protocol.batch import (
     ATTRIBUTES_AT,
+    HEADER,
+    KNOWN_ATTRIBUTES,
     LENGTH_OVERHEAD,
     LOG_APPEND_TIME_FLAG,
     TRANSACTIONAL_FLAG,
     BatchHeader,
+    read_header,
 )
 from barnabas.protocol.errors import Error, KafkaError
 
@@ -56,7 +67,10 @@ if TYPE_CHECKING:
 
     from barnabas.config.topic_config import TopicConfig
     from barnabas.log.append_batches import EndMarker
-    from barnabas.log.batch_validation import AssignedBatch
+    from barnabas.log.batch_validation import AssignedBatch, HeaderFields
+    from barnabas.log.cleaning.dirt import Dirt
+    from barnabas.log.cleaning.log_cleaning import CleanedSegment
+    from barnabas.log.cleaning.swap import CleaningLimits
     from barnabas.log.folder.deletion import Deletion
     from barnabas.log.producers.aborted_txns import AbortedTxn
     from barnabas.log.producers.producer_state import ProducerEntry, ProducerState, Verification
@@ -83,6 +97,8 @@ class PartitionLog:
         "clock",
         "epochs",
         "failure",
+        "first_dirty_offset",
+        "is_being_cleaned",
         "is_gone",
         "last_flush_ms",
         "log_end_offset",
@@ -125,6 +141,10 @@ class PartitionLog:
         self.last_flush_ms = clock.now_ms()
         self.failure: OSError | None = None
         """What put the log, or its whole data folder, in doubt: it is neither written nor synced any more."""
+        self.first_dirty_offset: int | None = None
+        """Where the last cleaning ended, if the log has been compacted; what lies before it is clean."""
+        self.is_being_cleaned = False
+        """Whether a cleaning is under way, which ends in vain if retention removes a segment meanwhile."""
         self.is_gone = False
         """Whether the folder was renamed away: the log must not be used any more."""
         self.on_roll: Callable[[PartitionLog], None] | None = None
@@ -228,12 +248,18 @@ class PartitionLog:
         return self.log_end_offset - self.recovery_point
 
     def append_as_leader(
-        self, batch: memoryview, leader_epoch: int, verification: Verification | None = None, now_ms: int = -1
+        self,
+        batch: memoryview,
+        leader_epoch: int,
+        verification: Verification | None = None,
+        now_ms: int = -1,
+        checked: HeaderFields | None = None,
     ) -> Appended:
         """Appends a client's batch to the end of the log, or finds that it is there already. The first batch of a
         transaction needs a `verification`. Who appends many at once need not have the clock asked for each (`now_ms`).
 
-        The batch must lie in memory that may be changed: it gets its offset and its leader epoch there.
+        The batch must lie in memory that may be changed: it gets its offset and its leader epoch there. `checked` is
+        its header if nothing of it is in doubt any more.
 
         Raises KafkaError with Kafka's code if the batch is not acceptable or cannot be written; then nothing of it is
         in the log.
@@ -242,7 +268,7 @@ class PartitionLog:
         config = segments.config
         if now_ms < 0:
             now_ms = self.clock.now_ms()
-        fields = check_client_batch(batch, config, now_ms, self.name)
+        fields = checked or check_client_batch(batch, config, now_ms, self.name)
         _, length, _, _, _, attributes, last_delta, _, max_ms, producer_id, producer_epoch, sequence, _ = fields
         if producer_id >= 0:
             last_sequence = last_sequence_of(sequence, last_delta)
@@ -282,6 +308,17 @@ class PartitionLog:
             if is_transactional:
                 self.producers.begin_txn(producer_id, entry, base_offset)
         return new_tuple(Appended, (base_offset, last_offset, stamp_ms, self.log_start_offset, False))
+
+    def append_opened(
+        self, batch: memoryview, max_timestamp: int, leader_epoch: int, verification: Verification | None
+    ) -> Appended:
+        """Appends a client's batch that was opened and found good. Its records have this timestamp as their largest,
+        whatever its header says."""
+        header = read_header(batch)
+        if header.max_timestamp != max_timestamp:
+            # As with Kafka, a header that is changed loses the attributes that nobody knows.
+            stamp(batch, header.attributes & KNOWN_ATTRIBUTES, max_timestamp)
+        return self.append_as_leader(batch, leader_epoch, verification, checked=HEADER.unpack_from(batch))
 
     def append_as_coordinator(self, batch: bytearray, leader_epoch: int) -> int:
         """Appends a batch that a coordinator on this node built, and which therefore needs no validation. Returns its
@@ -564,6 +601,60 @@ class PartitionLog:
         self._save_epochs()
         return count
 
+    def dirt(self, high_watermark: int) -> Dirt:
+        """How dirty the log is, and what of it may be cleaned. Raises KafkaError if an index cannot be read."""
+        first_dirty = self.first_dirty_offset
+        if first_dirty is None or not self.log_start_offset <= first_dirty <= self.log_end_offset:
+            first_dirty = self.log_start_offset
+        stable_offset = self.last_stable_offset(high_watermark)
+        now_ms = self.clock.now_ms()
+        return dirt_of(self.segments, first_dirty_offset=first_dirty, stable_offset=stable_offset, now_ms=now_ms)
+
+    def begin_cleaning(self, dirt: Dirt, limits: CleaningLimits) -> Cleaning:
+        """What a worker needs to know to clean the log, to be kept until it is done."""
+        segments, config = self.segments, self.config
+        end = segments.number_of(dirt.end_offset)
+        to_clean = tuple(segments.all[:end])
+        order = CleaningOrder(
+            folder=self.folder,
+            segments=tuple(
+                SegmentToClean(segment.base_offset, segment.size, following.base_offset)
+                for segment, following in zip(to_clean, segments.all[1:], strict=False)
+            ),
+            later_segments=tuple(segment.base_offset for segment in segments.all[end:-1]),
+            aborted_later=tuple(segments.aborted_from(segments.active, self.log_start_offset, dirt.end_offset)),
+            first_dirty_offset=dirt.first_dirty_offset,
+            end_offset=dirt.end_offset,
+            last_of_producers=self.producers.last_before(dirt.end_offset),
+            now_ms=self.clock.now_ms(),
+            delete_retention_ms=config.delete_retention_ms,
+            segment_bytes=config.segment_bytes,
+            segment_index_bytes=config.segment_index_bytes,
+            index_interval_bytes=config.index_interval_bytes,
+            map_bytes=limits.map_bytes,
+            map_load_factor=limits.map_load_factor,
+            step_bytes=limits.step_bytes,
+        )
+        return Cleaning(order, to_clean, self._truncations)
+
+    def is_void(self, cleaning: Cleaning) -> bool:
+        """Whether the log has lost segments that are being cleaned, so that what comes of it is of no use."""
+        return (
+            self.is_gone
+            or self._truncations != cleaning.truncations
+            or self.segments.all[: len(cleaning.segments)] != list(cleaning.segments)
+        )
+
+    def swap_in(self, cleaning: Cleaning, cleaned: CleanedSegment) -> Cleaning:
+        """Puts a cleaned segment in place of those whose records it holds. The cleaning goes on with the one that is
+        returned. Call it only if the cleaning is not void; raises KafkaError."""
+        first = next(n for n, segment in enumerate(cleaning.segments) if segment.base_offset == cleaned.base_offset)
+        behind = first + len(cleaned.replaces)
+        self.segments.swap_in(cleaned, cleaning.segments[first:behind])
+        self._stable_position = None
+        new = self.segments.all[first]
+        return cleaning._replace(segments=(*cleaning.segments[:first], new, *cleaning.segments[behind:]))
+
     @property
     def has_deletions(self) -> bool:
         """Whether files of dropped segments are still to be unlinked."""
@@ -659,11 +750,15 @@ class PartitionLog:
         self._save_epochs()
         self.producers.clear(offset)
         self._has_stale_producers = False
+        self.first_dirty_offset = None
         self.log_start_offset = self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
 
     def _end_at(self, offset: int) -> None:
         self.log_end_offset = offset
+        if self.first_dirty_offset is not None:
+            # What is written there next has not been cleaned.
+            self.first_dirty_offset = min(self.first_dirty_offset, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
 
@@ -686,13 +781,20 @@ class PartitionLog:
     def flush(self) -> None:
         """Syncs everything, here and now. Waits for the device."""
         flush = self.prepare_flush()
+        self._run(flush)
+        self.flushed(flush)
+
+    def _run(self, flush: Flush) -> None:
         try:
             flush.run(self._disk)
         except OSError as error:
-            if is_failed_sync(error):
-                self.on_failed_disk(error)
-            raise self.segments.failed_write("flush", error) from error
-        self.flushed(flush)
+            raise self.sync_failed(error) from error
+
+    def sync_failed(self, error: OSError) -> KafkaError:
+        """A flush could not be run to its end. Returns what to tell whoever waits for it."""
+        if is_failed_sync(error):
+            self.on_failed_disk(error)
+        return self.segments.failed_write("flush", error)
 
     def release_if_idle(self) -> bool:
         """Called now and then: closes the files of a log that was not used since the last call. True if it did."""
@@ -705,16 +807,50 @@ class PartitionLog:
 
     def close(self) -> None:
         """A clean shutdown: indexes and producer state are written, everything is synced, and files are closed."""
-        # If nothing has happened since the last clean shutdown, there is nothing to do: idle partitions stop at once.
-        if self._closed_as != (self.end_position, self._truncations) or self.segments.unflushed:
-            self.segments.finish()
-            self.reload_producers()
-            if self.log_end_offset > self.segments.active.base_offset:
-                # A segment that begins at the log's end has its snapshot already.
-                self.segments.snapshot_producers(self.log_end_offset, self.producers.producers)
-            self.flush()
+        flush = self.prepare_close()
+        if flush is not None:
+            self._run(flush)
+        self.closed(flush)
+
+    def prepare_close(self) -> Flush | None:
+        """The first half of `close`, for somebody who closes many logs: writes everything. `closed` follows, once the
+        flush has run. None if nothing has happened since the last clean shutdown: idle partitions stop at once."""
+        if self._closed_as == (self.end_position, self._truncations) and not self.segments.unflushed:
+            return None
+        self.segments.finish()
+        self.reload_producers()
+        if self.log_end_offset > self.segments.active.base_offset:
+            # A segment that begins at the log's end has its snapshot already.
+            self.segments.snapshot_producers(self.log_end_offset, self.producers.producers)
+        return self.prepare_flush()
+
+    def closed(self, flush: Flush | None) -> None:
+        """The other half: what `prepare_close` returned is on the device."""
+        if flush is not None:
+            self.flushed(flush)
             self._closed_as = (self.end_position, self._truncations)
         self.segments.release()
+
+    @property
+    def is_future(self) -> bool:
+        """Whether this is a copy in another data folder, which takes the log's place when it is complete."""
+        return self.folder.endswith(FUTURE_FOLDER)
+
+    def come_into_place(self) -> None:
+        """The copy is a log like any other from now on. Raises KafkaError if its folder cannot be renamed."""
+        self.segments.rename_in_use(self.name)
+        self.epochs.folder = self.folder
+        # A flush that is under way looks for its files under their old names, and does not find them.
+        self._truncations += 1
+
+    def inherit(self, other: PartitionLog) -> None:
+        """Takes over what only the memory of the log knows of which this is a copy, up to the same end: producers, with
+        what is being asked about them, and epochs of which there are no batches."""
+        assert other.log_end_offset == self.log_end_offset, "nobody inherits before it has everything"
+        self.producers = other.producers
+        self._has_stale_producers = other._has_stale_producers
+        self.epochs.replace_all(other.epochs.entries)
+        self.config = other.config
 
     def rename_away(self, unique_hex: str, mark: str) -> str:
         """Takes the log out of sight at once, under a name that ends in `mark`. Returns the new folder. This object

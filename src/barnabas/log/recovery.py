@@ -38,7 +38,7 @@ from barnabas.log.segments.file_names import (
     parse_offset_file,
 )
 from barnabas.log.segments.segment import CorruptSegmentError, Segment, create_segment, walk
-from barnabas.log.segments.segment_scan import check_segment, scan
+from barnabas.log.segments.segment_scan import check_batches, check_segment, scan
 from barnabas.log.segments.unflushed_files import PARENT_FOLDER
 
 if TYPE_CHECKING:
@@ -128,7 +128,10 @@ def load(
     tail = _trust(state) if clean_shutdown and damaged is None else None
     if segments and tail is None:
         checked_from = segments[-1].base_offset if clean_shutdown else recovery_point
-        _recover(state, checked_from if damaged is None else min(checked_from, damaged))
+        if damaged is not None and damaged < checked_from:
+            _require_whole(state, damaged, checked_from)
+            checked_from = damaged
+        _recover(state, checked_from)
         tail = _find_tail(disk, segments[-1])
     if tail is None or tail.end_offset < log_start_offset:
         _start_over(state, folder)
@@ -192,6 +195,23 @@ def _recover(state: _State, recovery_point: int) -> None:
     state.unflushed.update((PARENT_FOLDER, PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT))
 
 
+def _require_whole(state: _State, first_offset: int, end_offset: int) -> None:
+    """Raises CorruptSegmentError if there is damage in segments that were synced long ago. Recovery goes over them to
+    rebuild what lies beside them, and would take the damage for a torn end: all behind it would go."""
+    for segment in state.segments[_number_of(state.segments, first_offset) : _number_of(state.segments, end_offset)]:
+        valid_bytes, next_offset = check_batches(state.disk, segment)
+        if valid_bytes < segment.size:
+            raise CorruptSegmentError(_damage(segment, valid_bytes, next_offset))
+
+
+def _damage(segment: Segment, position: int, offset: int) -> str:
+    return (
+        f"{segment.log_path} is damaged at position {position}, where offset {offset} or a later one should be. "
+        "No data was removed; restore the file from a copy, or remove the folder of the partition if another "
+        "replica has its records"
+    )
+
+
 class ProducerReload(NamedTuple):
     """Finds out what was known of producers at the end of a truncated log. It may have to read a whole segment, and so
     is run in a thread; nothing is written to the log meanwhile."""
@@ -214,9 +234,14 @@ class ProducerReload(NamedTuple):
 
 
 def rebuild_indexes(disk: Disk, segment: Segment, config: TopicConfig) -> None:
-    """Rebuilds the offset and time index of one segment from its batches. The log itself stays as it is."""
+    """Rebuilds the offset and time index of one segment from its batches. The log itself stays as it is, even if it is
+    damaged: whoever reads it from there on learns that, and what lies behind is still there for an operator."""
     rebuilt = segment_index.ActiveIndex.cleared(disk, segment.folder, segment.base_offset)
-    check_segment(disk, segment, config.index_interval_bytes, rebuilt, _NO_MORE_EPOCHS, lambda _header, _batch: None)
+    valid_bytes, next_offset = check_segment(
+        disk, segment, config.index_interval_bytes, rebuilt, _NO_MORE_EPOCHS, lambda _header, _batch: None
+    )
+    if valid_bytes < segment.size:
+        logger.warning("%s", _damage(segment, valid_bytes, next_offset))
     rebuilt.write_pending()
     if segment.index is not None:
         segment.index = rebuilt
@@ -256,24 +281,29 @@ def _read_txn_indexes(state: _State, folder: str, bases: list[int]) -> int | Non
 def _finish_interrupted_work(disk: Disk, folder: str, names: list[str]) -> None:
     """Removes what was deleted or only partly written, and completes swaps of segments that were decided.
 
-    Cleaned segments replace the old ones by way of `.swap` names. A swap is decided once its first file has such a
-    name; while `.cleaned` names are left, swaps from the lowest of those offsets on are not.
+    Cleaned segments replace the old ones by way of `.swap` names. A swap is decided once all its files have such names;
+    while `.cleaned` names are left, swaps from the lowest of those offsets on are not. The `.cleaned` files go last, so
+    that they say so to the start after this one, too, if this one does not get that far.
     """
     undecided = min(_offsets_of(names, CLEANED), default=None)
     for name in names:
-        if name.endswith((DELETED, CLEANED)) and not name.endswith(f".checkpoint{DELETED}"):
+        if name.endswith(DELETED) and not name.endswith(f".checkpoint{DELETED}"):
             unlink_if_there(disk, f"{folder}/{name}")
-    decided = [base for base in _offsets_of(names, SWAP) if undecided is None or base < undecided]
-    for base in sorted(set(decided)):
+    decided = {base for base in _offsets_of(names, SWAP) if undecided is None or base < undecided}
+    for base in sorted(decided):
         if offset_name(base, LOG + SWAP) in names:
             _make_room_for_swap(disk, folder, base, names)
+    swapped = [name.removesuffix(SWAP) for name in names if name.endswith(SWAP)]
+    # The batches first: an index with the name of a segment's belongs to an old one as long as they are not in place.
+    for name in sorted(swapped, key=lambda name: not name.endswith(LOG)):
+        parsed = parse_offset_file(name)
+        if parsed is not None and parsed[0] in decided:
+            disk.rename(f"{folder}/{name}{SWAP}", f"{folder}/{name}")
+        else:
+            disk.unlink(f"{folder}/{name}{SWAP}")
     for name in names:
-        if name.endswith(SWAP):
-            parsed = parse_offset_file(name.removesuffix(SWAP))
-            if parsed is not None and parsed[0] in decided:
-                disk.rename(f"{folder}/{name}", f"{folder}/{name.removesuffix(SWAP)}")
-            else:
-                disk.unlink(f"{folder}/{name}")
+        if name.endswith(CLEANED):
+            unlink_if_there(disk, f"{folder}/{name}")
 
 
 def _offsets_of(names: list[str], mark: str) -> list[int]:
@@ -289,9 +319,8 @@ def _make_room_for_swap(disk: Disk, folder: str, base: int, names: list[str]) ->
     for header, _, _ in scan(disk, path, 0, disk.size(path)):
         end = header.next_offset
     for name in names:
-        if (parsed := parse_offset_file(name)) is not None and parsed[1] == LOG and base <= parsed[0] < end:
-            for suffix in SEGMENT_FILES:
-                unlink_if_there(disk, offset_file(folder, parsed[0], suffix))
+        if (parsed := parse_offset_file(name)) is not None and parsed[1] in SEGMENT_FILES and base <= parsed[0] < end:
+            unlink_if_there(disk, f"{folder}/{name}")
 
 
 def _load_epochs(disk: Disk, folder: str, segments: list[Segment]) -> LeaderEpochs:
@@ -318,7 +347,7 @@ def _rebuild_missing_indexes(state: _State, segments: list[Segment]) -> None:
     present = set(state.disk.list_folder(segments[0].folder))
     for segment in segments:
         if any(offset_name(segment.base_offset, suffix) not in present for suffix in (OFFSET_INDEX, TIME_INDEX)):
-            logger.warning("rebuilding the indexes of %s, of which one is missing", segment.log_path)
+            logger.warning("rebuilding the indexes of %s: one is missing", segment.log_path)
             rebuild_indexes(state.disk, segment, state.config)
             state.unflushed.update(_names_of(segment))
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.config.topic_config import DELETE
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -17,8 +19,6 @@ if TYPE_CHECKING:
     Rule = Callable[[Segment, int], bool]
     """Whether a segment, which ends before the given offset, may go."""
 
-DELETE_POLICY = "delete"
-
 
 def count_expired(
     segments: Segments, *, log_start_offset: int, log_end_offset: int, high_watermark: int, now_ms: int
@@ -26,7 +26,7 @@ def count_expired(
     """How many segments, from the oldest on, may go. Exceeding either limit, time or size, is enough."""
     config = segments.config
     rules: list[Rule] = [lambda segment, end: segment is not segments.active and end <= log_start_offset]
-    if DELETE_POLICY in config.cleanup_policy:
+    if DELETE in config.cleanup_policy:
         if config.retention_bytes >= 0:
             rules.append(_beyond_size(segments, config.retention_bytes))
         if config.retention_ms >= 0:

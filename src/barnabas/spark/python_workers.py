@@ -1,6 +1,6 @@
 """Spark's Python workers: how this package reaches them, and what it does to stay out of their way.
 
-On a cluster, executors import the package as the driver has it (`ship`), so nobody has to install it there. Its
+On a cluster, executors import the package as the driver has it (`ship`), so it does not have to be installed there. Its
 dependencies (Arrow, NumPy, the codecs) contain compiled code and must be installed in the executors' Python.
 
 A worker lives on between tasks (`settle_in`). After each task Spark has it collect garbage among all of its objects,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-EXTRA: Final = ("pyspark", "pyarrow", "numpy")
+EXTRA: Final = ("pyspark", "pyarrow")
 """What the extra `spark` brings. Avro's library is left out: only those who use Avro miss it."""
 
 NEEDED_BY_TASKS: Final = ("barnabas.spark", "pyarrow", "numpy", "crc32c", "cramjam", "xxhash")

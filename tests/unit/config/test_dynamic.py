@@ -3,7 +3,7 @@
 import pytest
 
 from barnabas.config.broker_config import BrokerConfig, ConfigSource
-from barnabas.config.dynamic import validate_broker_overrides, validate_group_overrides
+from barnabas.config.dynamic import validate_broker_overrides, validate_group_overrides, without_listeners
 from barnabas.config.settings import ConfigError
 
 THIS_BROKER = ConfigSource.DYNAMIC_BROKER
@@ -129,12 +129,18 @@ def test_what_kafka_lets_be_altered_is_accepted(
     validate_broker_overrides(overrides, scope, broker)
 
 
-def test_listeners_cannot_change_under_a_running_node(broker: BrokerConfig) -> None:
-    with pytest.raises(ConfigError, match=r"These configs can only be changed by a restart .*: \[listeners\]"):
-        validate_broker_overrides({"listeners": "PLAINTEXT://localhost:1"}, THIS_BROKER, broker)
-    changed = broker.with_dynamic({}, {"listeners": "PLAINTEXT://localhost:1"})
+def test_listeners_that_do_not_fit_the_node_have_no_effect_and_affect_no_other_setting(broker: BrokerConfig) -> None:
+    wrong = {"listeners": "UNMAPPED://localhost:1"}
+    with pytest.raises(ConfigError, match="No security protocol defined for listener UNMAPPED"):
+        validate_broker_overrides(wrong, THIS_BROKER, broker)
+    changed = broker.with_dynamic({}, {**wrong, "log.retention.ms": "5"})
     assert changed.listeners == broker.listeners
-    assert changed.ignored_dynamic == {"listeners": "listeners cannot be updated dynamically"}
+    assert changed.log_retention_ms == 5
+    assert changed.ignored_dynamic.keys() == {"listeners"}
+
+
+def test_another_node_judges_everything_but_the_listeners() -> None:
+    assert without_listeners({"listeners": "X://:1", "log.retention.ms": "5"}) == {"log.retention.ms": "5"}
 
 
 def test_a_layer_is_judged_together_with_the_other(broker: BrokerConfig) -> None:

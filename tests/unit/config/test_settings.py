@@ -94,7 +94,8 @@ def test_topic_defaults_are_those_of_the_table() -> None:
             frozenset(setting.default) if isinstance(setting.default, tuple) and name == "cleanup.policy" else None
         )
         assert value == (setting.default if expected is None else expected), name
-    assert len(config) == len(TOPIC) - 1
+    of_the_broker = {"barnabas_validate_records"}
+    assert len(config) == len(TOPIC) - 1 + len(of_the_broker)
 
 
 def test_the_nearest_name_is_found_where_there_is_one() -> None:

@@ -31,6 +31,9 @@ def test_a_topic_inherits_the_brokers_settings_under_their_own_names_and_units()
             log_message_timestamp_type="LogAppendTime",
             min_insync_replicas="2",
             log_preallocate="true",
+            compression_type="zstd",
+            compression_zstd_level="7",
+            barnabas_validate_records="true",
         ),
     )
     assert inherited.retention_ms == 3_600_000
@@ -44,6 +47,8 @@ def test_a_topic_inherits_the_brokers_settings_under_their_own_names_and_units()
     assert inherited.message_timestamp_type == "LogAppendTime"
     assert inherited.min_insync_replicas == 2
     assert inherited.preallocate is True
+    assert (inherited.compression_type, inherited.compression_zstd_level) == ("zstd", 7)
+    assert inherited.barnabas_validate_records is True
 
 
 def test_a_topics_own_values_go_before_the_brokers() -> None:
@@ -126,3 +131,19 @@ def test_what_kafka_accepts_is_accepted() -> None:
             "leader.replication.throttled.replicas": "*",
         }
     )
+
+
+@pytest.mark.parametrize(
+    ("policy", "lag_ms", "rolls_after_ms"),
+    [
+        ("compact", "1000", 1_000),
+        ("compact,delete", "1000", 1_000),
+        ("delete", "1000", 5_000),
+        ("compact", "9000", 5_000),
+    ],
+)
+def test_an_active_segment_of_a_compacted_topic_is_not_older_than_a_record_may_wait(
+    policy: str, lag_ms: str, rolls_after_ms: int
+) -> None:
+    overrides = {"cleanup.policy": policy, "max.compaction.lag.ms": lag_ms, "segment.ms": "5000"}
+    assert resolve_topic_config(overrides, broker()).segment_ms == rolls_after_ms

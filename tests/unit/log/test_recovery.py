@@ -11,6 +11,7 @@ import pytest
 
 from barnabas.config.topic_config import TopicConfig
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.segments.segment import CorruptSegmentError
 from barnabas.ports import SystemDisk
 from barnabas.testing.disk import SimulatedDisk
 
@@ -174,6 +175,51 @@ def test_a_missing_index_is_made_again(tmp_path: Path, clock: ManualClock, suffi
     again = reopen(log, clock, clean_shutdown=True)
     assert files_of(again) == expected
     assert offsets(again) == list(range(200))
+
+
+def damage_second_batch(path: str) -> int:
+    """Flips a byte; returns where the batch begins."""
+    with open(path, "r+b") as file:
+        second = 12 + int.from_bytes(file.read(12)[8:])
+        file.seek(second + 70)
+        before = file.read(1)
+        file.seek(second + 70)
+        file.write(bytes([before[0] ^ 0xFF]))
+    return second
+
+
+def test_an_index_that_is_made_again_from_a_damaged_segment_leaves_that_as_it_is_and_names_the_place(
+    tmp_path: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = create(tmp_path, clock, SMALL_SEGMENTS)
+    fill(log, 100, clock.now_ms())
+    log.close()
+    damaged = log.segments.all[1]
+    position = damage_second_batch(damaged.log_path)
+    os.unlink(damaged.log_path.replace(".log", ".index"))
+    logs = {name: data for name, data in files_of(log).items() if name.endswith(".log")}
+    again = reopen(log, clock, clean_shutdown=True)
+    assert f"{damaged.log_path} is damaged at position {position}, where offset" in caplog.text
+    assert {name: data for name, data in files_of(again).items() if name.endswith(".log")} == logs
+    assert again.log_end_offset == log.log_end_offset
+
+
+@pytest.mark.parametrize("clean_shutdown", [True, False])
+def test_damage_that_recovery_meets_before_the_recovery_point_is_not_taken_for_the_end_of_the_log(
+    tmp_path: Path, clock: ManualClock, clean_shutdown: bool
+) -> None:
+    """It goes there only because an index of aborted transactions has to be made again."""
+    log = create(tmp_path, clock, SMALL_SEGMENTS)
+    fill(log, 100, clock.now_ms())
+    log.close()
+    damaged = log.segments.all[1]
+    position = damage_second_batch(damaged.log_path)
+    with open(log.segments.all[0].log_path.replace(".log", ".txnindex"), "wb") as index:
+        index.write(b"cut")
+    before = files_of(log)
+    with pytest.raises(CorruptSegmentError, match=f"{damaged.log_path} is damaged at position {position}"):
+        reopen(log, clock, clean_shutdown=clean_shutdown, recovery_point=log.log_end_offset)
+    assert files_of(log) == before
 
 
 @pytest.mark.parametrize("damage", [b"\x7f" * 7, b"\x7f" * 8, b"\0\0\0\0\0\0\0\5", b"\0\0\0\0\x7f\0\0\0"])

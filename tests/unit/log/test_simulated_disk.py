@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pickle
 from typing import TYPE_CHECKING
 
 import pytest
@@ -45,6 +46,20 @@ def test_files_are_written_read_cut_and_extended(disk_and_folder: tuple[Disk, st
     disk.close(fd)
     with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
         disk.pread(fd, 1, 0)
+
+
+def test_a_file_can_be_made_to_look_older(disk_and_folder: tuple[Disk, str]) -> None:
+    disk, folder = disk_and_folder
+    disk.close(disk.open(f"{folder}/file", os.O_CREAT | os.O_WRONLY))
+    disk.set_modified_ms(f"{folder}/file", 1_600_000_000_123)
+    assert disk.modified_ms(f"{folder}/file") == 1_600_000_000_123
+
+
+def test_a_disk_in_a_task_of_a_worker_is_the_disk_itself(disk_and_folder: tuple[Disk, str]) -> None:
+    disk, folder = disk_and_folder
+    sent = pickle.loads(pickle.dumps(disk))
+    sent.close(sent.open(f"{folder}/file", os.O_CREAT | os.O_WRONLY))
+    assert disk.exists(f"{folder}/file")
 
 
 def test_an_open_file_outlives_its_name(disk_and_folder: tuple[Disk, str]) -> None:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
+FIRST_DIRTY_OFFSETS = "cleaner-offset-checkpoint"
+"""Of the logs that have been compacted: where the last cleaning ended."""
 UNREPLICATED_TXNS = "unreplicated-transaction-checkpoint"
 """Not one of Kafka's files, and Kafka leaves it alone. Of the partitions that a clean stop left with transactions that
 have ended, but not below the high watermark: where the first of them begins. Kafka forgets about these, and shows

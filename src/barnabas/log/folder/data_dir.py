@@ -16,12 +16,20 @@ from barnabas.log.folder.checkpoints import TopicPartition
 from barnabas.log.folder.deletion import remove_partition_folder, unlink_if_there
 from barnabas.log.folder.meta_properties import read_meta_properties, write_meta_properties
 from barnabas.log.partition_log import PRODUCER_ID_EXPIRATION_MS, PartitionLog
-from barnabas.log.segments.file_names import DELETE_FOLDER, STRAY_FOLDER, parse_folder, partition_folder
+from barnabas.log.segments.file_names import (
+    DELETE_FOLDER,
+    FUTURE_FOLDER,
+    STRAY_FOLDER,
+    marked_folder,
+    parse_folder,
+    partition_folder,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from barnabas.config.topic_config import TopicConfig
+    from barnabas.log.flush import Flush
     from barnabas.log.folder.meta_properties import MetaProperties
     from barnabas.log.segments.open_files import FilePool
     from barnabas.ports import Clock, Disk, Random, Threads
@@ -48,6 +56,8 @@ class OpenedPartitions(NamedTuple):
     """Partitions that could not be opened, and why."""
     leftovers: list[str]
     """Folders of deleted topics that are still to be removed, with `remove_partition_folder`."""
+    futures: list[PartitionLog]
+    """Copies of logs in other data folders, which were on their way here."""
 
 
 class DataDir:
@@ -113,12 +123,19 @@ class DataDir:
         recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)
         log_start_offsets = self._read_offsets(checkpoints.LOG_START_OFFSETS)
         unreplicated = self._read_offsets(checkpoints.UNREPLICATED_TXNS)
-        folders, leftovers = self._survey()
-        opened = OpenedPartitions({}, {}, leftovers)
+        first_dirty_offsets = self._read_offsets(checkpoints.FIRST_DIRTY_OFFSETS)
+        folders, futures, leftovers = self._survey()
+        opened = OpenedPartitions({}, {}, leftovers, [])
 
         def open_one(partition: TopicPartition) -> PartitionLog:
+            return open_in(f"{self.path}/{partition}", partition)
+
+        def open_future(name: str) -> PartitionLog:
+            return open_in(f"{self.path}/{name}", futures[name])
+
+        def open_in(folder: str, partition: TopicPartition) -> PartitionLog:
             return PartitionLog.open(
-                f"{self.path}/{partition}",
+                folder,
                 partition.topic,
                 partition.partition,
                 config_of(partition),
@@ -136,21 +153,60 @@ class DataDir:
         opening = threads.each("open-log", threads_max, open_one, folders)
         for number, (partition, done) in enumerate(opening, start=1):
             try:
-                opened.logs[partition] = done.result()
+                opened.logs[partition] = log = done.result()
+                log.first_dirty_offset = first_dirty_offsets.get(partition)
             except Exception as error:
                 logger.exception("cannot open %s in %s", partition, self.path)
                 opened.failures[partition] = error
             on_progress(number, len(folders))
+        for name, done in threads.each("open-log", threads_max, open_future, list(futures)):
+            try:
+                opened.futures.append(done.result())
+            except Exception:
+                logger.exception("cannot open %s/%s, a copy of a log, which is left alone", self.path, name)
         self._kept = self._entries_of(opened.failures) if opened.failures else {}
         self._on_file = {
             checkpoints.RECOVERY_POINTS: _without(recovery_points, opened.failures),
             checkpoints.LOG_START_OFFSETS: _without(log_start_offsets, opened.failures),
+            checkpoints.FIRST_DIRTY_OFFSETS: _without(first_dirty_offsets, opened.failures),
         }
         return opened
 
+    def sync_logs(
+        self, flushes: Mapping[PartitionLog, Flush], *, threads: Threads, threads_max: int
+    ) -> dict[PartitionLog, OSError]:
+        """Runs the flushes of many logs, so many at once. Blocks. Those that need names of this folder to be durable
+        share one sync of it. Returns the logs for which it failed, and why."""
+        failed: dict[PartitionLog, OSError] = {}
+
+        def sync_one(log: PartitionLog) -> None:
+            flush = flushes[log]
+            flush._replace(folders=tuple(each for each in flush.folders if each != self.path)).run(self._disk)
+
+        for log, done in threads.each("sync-log", threads_max, sync_one, flushes):
+            if (error := done.exception()) is not None:
+                if not isinstance(error, OSError):
+                    raise error
+                failed[log] = error
+        named = [log for log, flush in flushes.items() if self.path in flush.folders]
+        if named:
+            try:
+                self._disk.sync_dir(self.path)
+            except OSError as error:
+                failed |= dict.fromkeys(named, error)
+        return failed
+
     def create_partition(self, partition: TopicPartition, topic_id: Uuid, config: TopicConfig) -> PartitionLog:
         """Makes a new partition's folder and files, all of them or none."""
-        folder = f"{self.path}/{partition_folder(*partition)}"
+        return self._create(partition_folder(*partition), partition, topic_id, config)
+
+    def create_future(self, partition: TopicPartition, topic_id: Uuid, config: TopicConfig) -> PartitionLog:
+        """The same for a copy of a log that is in another data folder."""
+        name = marked_folder(*partition, self._random.uuid().hex(), FUTURE_FOLDER)
+        return self._create(name, partition, topic_id, config)
+
+    def _create(self, name: str, partition: TopicPartition, topic_id: Uuid, config: TopicConfig) -> PartitionLog:
+        folder = f"{self.path}/{name}"
         if folder in self._half_made:
             remove_partition_folder(self._disk, folder)
             self._half_made.remove(folder)
@@ -185,14 +241,17 @@ class DataDir:
         remove_partition_folder(self._disk, folder)
 
     def has_checkpoints_of(self, partition: TopicPartition) -> bool:
-        """Whether the files say how far a log of this name is synced or where it starts."""
+        """Whether the files say how far a log of this name is synced or clean, or where it starts."""
         return any(
             partition in self._on_file.get(name, ())
-            for name in (checkpoints.RECOVERY_POINTS, checkpoints.LOG_START_OFFSETS)
+            for name in (checkpoints.RECOVERY_POINTS, checkpoints.LOG_START_OFFSETS, checkpoints.FIRST_DIRTY_OFFSETS)
         )
 
     def recovery_point_on_file(self, partition: TopicPartition) -> int:
         return self._on_file.get(checkpoints.RECOVERY_POINTS, {}).get(partition, 0)
+
+    def first_dirty_offset_on_file(self, partition: TopicPartition) -> int | None:
+        return self._on_file.get(checkpoints.FIRST_DIRTY_OFFSETS, {}).get(partition)
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
         return self._read_offsets(checkpoints.HIGH_WATERMARKS)
@@ -214,27 +273,39 @@ class DataDir:
     def write_log_start_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
         self._write_offsets(checkpoints.LOG_START_OFFSETS, offsets)
 
+    def write_first_dirty_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._write_offsets(checkpoints.FIRST_DIRTY_OFFSETS, offsets)
+
     def _clear_half_made(self, folder: str) -> None:
         try:
             remove_partition_folder(self._disk, folder)
         except OSError as error:
-            logger.warning("%s is left half-made, and goes before it is made again: %s", folder, error)
+            logger.warning(
+                "%s was only partly created and could not be removed; it will be removed before it is created again:"
+                " %s",
+                folder,
+                error,
+            )
             self._half_made.add(folder)
 
-    def _survey(self) -> tuple[list[TopicPartition], list[str]]:
-        """(partitions to open, folders that a deletion left behind)."""
-        partitions, leftovers = [], []
+    def _survey(self) -> tuple[list[TopicPartition], dict[str, TopicPartition], list[str]]:
+        """(partitions to open, copies by the names of their folders, folders that a deletion left behind)."""
+        partitions: list[TopicPartition] = []
+        futures: dict[str, TopicPartition] = {}
+        leftovers: list[str] = []
         for name in sorted(self._disk.list_folder(self.path)):
             if not self._disk.is_folder(f"{self.path}/{name}"):
                 continue
             folder = parse_folder(name)
             if folder is None:
-                logger.warning("%s/%s is no partition's folder and is left alone", self.path, name)
+                logger.warning("%s/%s is not a partition folder; ignoring it", self.path, name)
             elif folder.mark == DELETE_FOLDER:
                 leftovers.append(f"{self.path}/{name}")
+            elif folder.mark == FUTURE_FOLDER:
+                futures[name] = TopicPartition(folder.topic, folder.partition)
             elif not folder.mark and folder.topic != METADATA_TOPIC:
                 partitions.append(TopicPartition(folder.topic, folder.partition))
-        return partitions, leftovers
+        return partitions, futures, leftovers
 
     def _entries_of(self, partitions: Collection[TopicPartition]) -> dict[str, dict[TopicPartition, int]]:
         """What each checkpoint has of these partitions."""
@@ -242,7 +313,12 @@ class DataDir:
             name: {
                 partition: offset for partition, offset in self._read_offsets(name).items() if partition in partitions
             }
-            for name in (checkpoints.RECOVERY_POINTS, checkpoints.LOG_START_OFFSETS, checkpoints.HIGH_WATERMARKS)
+            for name in (
+                checkpoints.RECOVERY_POINTS,
+                checkpoints.LOG_START_OFFSETS,
+                checkpoints.HIGH_WATERMARKS,
+                checkpoints.FIRST_DIRTY_OFFSETS,
+            )
         }
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
@@ -250,7 +326,7 @@ class DataDir:
         try:
             return checkpoints.read_offsets(self._disk, f"{self.path}/{name}")
         except checkpoints.CheckpointError as error:
-            logger.warning("%s; it is taken for empty", error)
+            logger.warning("%s; treating it as empty", error)
             return {}
 
     def _write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -266,6 +342,15 @@ def _without(
 
 def recovery_points_of(logs: Iterable[PartitionLog]) -> dict[TopicPartition, int]:
     return {TopicPartition(log.topic, log.partition): log.recovery_point for log in logs}
+
+
+def first_dirty_offsets_of(logs: Iterable[PartitionLog]) -> dict[TopicPartition, int]:
+    """Of the logs that have been compacted."""
+    return {
+        TopicPartition(log.topic, log.partition): log.first_dirty_offset
+        for log in logs
+        if log.first_dirty_offset is not None
+    }
 
 
 def unreplicated_offsets_of(

@@ -55,7 +55,7 @@ def mark_deleted(disk: Disk, folder: str, base_offset: int) -> tuple[str, ...]:
         except OSError as error:
             if suffix == LOG:
                 raise
-            logger.warning("%s outlives its segment until the next start: %s", path, error)
+            logger.warning("%s could not be deleted with its segment; the next start will remove it: %s", path, error)
             continue
         marked.append(path + DELETED)
     return tuple(marked)

@@ -92,12 +92,12 @@ class AbortedTxns:
     """Invariants: `_outlines` has every segment that has entries, oldest first; the pending entries are the last
     ones of the last of these segments, and its file has those before them."""
 
-    __slots__ = ("_disk", "_folder", "_is_file_changed", "_outlines", "_pending")
+    __slots__ = ("_disk", "_is_file_changed", "_outlines", "_pending", "folder")
 
     def __init__(self, disk: Disk, folder: str, outlines: Mapping[int, Outline]) -> None:
         """`outlines` has one outline per index file, by the base offset of its segment."""
         self._disk = disk
-        self._folder = folder
+        self.folder = folder
         self._outlines = dict(sorted(outlines.items()))
         self._pending = bytearray()
         self._is_file_changed = False
@@ -174,6 +174,14 @@ class AbortedTxns:
                 self._is_file_changed = False
             del self._outlines[segment]
 
+    def replace(self, segments: Iterable[int], segment: int, outline: Outline | None) -> None:
+        """Closed segments became one, whose index has this outline."""
+        for base in segments:
+            self._outlines.pop(base, None)
+        if outline is not None:
+            self._outlines[segment] = outline
+            self._outlines = dict(sorted(self._outlines.items()))
+
     def _block(self, base: int, number: int) -> list[AbortedTxn]:
         """The entries of one block: those in the file, followed by pending ones."""
         pending = self._pending if base == next(reversed(self._outlines)) else b""
@@ -196,13 +204,13 @@ class AbortedTxns:
         return data
 
     def _path(self, base: int) -> str:
-        return offset_file(self._folder, base, TXN_INDEX)
+        return offset_file(self.folder, base, TXN_INDEX)
 
 
-def write_entries(disk: Disk, folder: str, segment: int, aborted: list[AbortedTxn]) -> Outline:
-    """Writes the index of a segment that has none."""
+def write_entries(disk: Disk, folder: str, segment: int, aborted: list[AbortedTxn], mark: str = "") -> Outline:
+    """Writes the index of a segment that has none, to a file whose name ends in `mark`."""
     entries = bytearray().join(ENTRY.pack(VERSION, *txn) for txn in aborted)
-    write_all(disk, offset_file(folder, segment, TXN_INDEX), 0, entries)
+    write_all(disk, offset_file(folder, segment, TXN_INDEX + mark), 0, entries)
     return Outline(aborted)
 
 

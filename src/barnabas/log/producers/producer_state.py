@@ -48,6 +48,14 @@ class RememberedBatch(NamedTuple):
     timestamp: int
 
 
+class LastOfProducer(NamedTuple):
+    """The last that a producer wrote to the log."""
+
+    epoch: int
+    offset: int | None
+    """The last offset of its last batch; None if it was an end marker."""
+
+
 class CompletedTxn(NamedTuple):
     """A transaction whose end marker was appended at `last_offset`."""
 
@@ -212,6 +220,11 @@ class ProducerState:
                 f" {coordinator_epoch} (zombie), {entry.coordinator_epoch} (current)",
             )
 
+    @property
+    def open_transactions(self) -> int:
+        """How many have begun and not ended."""
+        return len(self._open_txns)
+
     def has_open_txn(self, producer_id: int, epoch: int) -> bool:
         entry = self.producers.get(producer_id)
         return entry is not None and entry.txn_first_offset != NO_OFFSET and entry.epoch == epoch
@@ -318,6 +331,16 @@ class ProducerState:
         if header.is_transactional:
             self.begin_txn(header.producer_id, entry, header.base_offset)
         return None
+
+    def last_before(self, end_offset: int) -> dict[int, LastOfProducer]:
+        """What each producer wrote last, of those whose last batch may be before an offset, by producer id."""
+        last = {
+            producer_id: LastOfProducer(entry.epoch, entry.batches[-1].last_offset if entry.batches else None)
+            for producer_id, entry in self.producers.items()
+        }
+        return {
+            producer_id: each for producer_id, each in last.items() if each.offset is None or each.offset < end_offset
+        }
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """How far a reader of committed data may see, with this high watermark."""

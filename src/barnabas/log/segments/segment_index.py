@@ -66,17 +66,19 @@ class ActiveIndex:
         "_files_changed",
         "_folder",
         "_last_timestamp",
+        "_mark",
         "_offset_pending",
         "_offsets_on_file",
         "_time_pending",
         "_times_on_file",
     )
 
-    def __init__(self, disk: Disk, folder: str, base_offset: int) -> None:
-        """Continues whatever the files hold; they are created if they are missing."""
+    def __init__(self, disk: Disk, folder: str, base_offset: int, mark: str = "") -> None:
+        """Continues whatever the files hold; they are created if they are missing. Their names end in `mark`."""
         self._disk = disk
         self._folder = folder
         self._base_offset = base_offset
+        self._mark = mark
         self._offset_pending = bytearray()
         self._time_pending = bytearray()
         self._offsets_on_file = _whole_entries(disk, self._offset_path(), OFFSET_ENTRY.size)
@@ -87,10 +89,10 @@ class ActiveIndex:
             self._last_timestamp = last_time_entry(disk, folder, base_offset).timestamp
 
     @classmethod
-    def cleared(cls, disk: Disk, folder: str, base_offset: int) -> ActiveIndex:
+    def cleared(cls, disk: Disk, folder: str, base_offset: int, mark: str = "") -> ActiveIndex:
         """Indexes without entries, whatever the files held."""
-        create_index_files(disk, folder, base_offset)
-        return cls(disk, folder, base_offset)
+        create_index_files(disk, folder, base_offset, mark)
+        return cls(disk, folder, base_offset, mark)
 
     def add(self, batch_last_offset: int, position: int, timestamp: int, timestamp_offset: int) -> None:
         """Adds an entry for the batch at `position`, and one for the largest timestamp so far if that has grown."""
@@ -194,16 +196,16 @@ class ActiveIndex:
         return OffsetPosition(self._base_offset + relative, position)
 
     def _offset_path(self) -> str:
-        return offset_file(self._folder, self._base_offset, OFFSET_INDEX)
+        return offset_file(self._folder, self._base_offset, OFFSET_INDEX + self._mark)
 
     def _time_path(self) -> str:
-        return offset_file(self._folder, self._base_offset, TIME_INDEX)
+        return offset_file(self._folder, self._base_offset, TIME_INDEX + self._mark)
 
 
-def create_index_files(disk: Disk, folder: str, base_offset: int) -> None:
+def create_index_files(disk: Disk, folder: str, base_offset: int, mark: str = "") -> None:
     """Creates empty index files for a new segment, replacing any that an earlier one of that name left."""
     for suffix in (OFFSET_INDEX, TIME_INDEX):
-        disk.close(disk.open(offset_file(folder, base_offset, suffix), os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
+        disk.close(disk.open(offset_file(folder, base_offset, suffix + mark), os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
 
 
 def lookup_offset(disk: Disk, folder: str, base_offset: int, offset: int, entries: int = -1) -> OffsetPosition:

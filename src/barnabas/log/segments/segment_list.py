@@ -17,6 +17,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from barnabas.log import recovery
+from barnabas.log.cleaning import swap
 from barnabas.log.flush import is_failed_write
 from barnabas.log.folder.deletion import FILES_OF_SEGMENT, Deletion, mark_deleted, unlink_if_there
 from barnabas.log.producers.aborted_txns import AbortedTxns
@@ -47,14 +48,15 @@ from barnabas.log.segments.segment_index import (
     cut_file,
     offset_from_position,
 )
-from barnabas.log.segments.unflushed_files import FOLDER_ITSELF, UnflushedFiles
+from barnabas.log.segments.unflushed_files import FOLDER_ITSELF, PARENT_FOLDER, UnflushedFiles
 from barnabas.log.timestamps import RisingTimestamps
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from barnabas.config.topic_config import TopicConfig
+    from barnabas.log.cleaning.log_cleaning import CleanedSegment
     from barnabas.log.producers.aborted_txns import AbortedTxn
     from barnabas.log.producers.producer_state import ProducerEntry
     from barnabas.log.recovery import LoadedLog
@@ -154,7 +156,7 @@ class Segments:
         if offset >= active.base_offset:
             return self._find_recent(active, offset) or self._find_in(active, offset)
         for segment in self.all[self.number_of(offset) :]:
-            place = self._find_in(segment, offset)
+            place = self._find_in(segment, offset) if segment.size else None
             if place is not None:
                 return place
         return None
@@ -198,9 +200,12 @@ class Segments:
 
     def aborted_between(self, offset: int, end_offset: int) -> list[AbortedTxn]:
         """The aborted transactions that have records between two offsets, in the order of their end markers."""
-        base = self.all[self.number_of(offset)].base_offset
+        return self.aborted_from(self.all[self.number_of(offset)], offset, end_offset)
+
+    def aborted_from(self, segment: Segment, offset: int, end_offset: int) -> list[AbortedTxn]:
+        """Those of them whose end markers are in this segment or a later one."""
         try:
-            return self.aborted_txns.between(base, offset, end_offset)
+            return self.aborted_txns.between(segment.base_offset, offset, end_offset)
         except (OSError, CorruptIndexError) as error:
             raise self.storage_error("read the aborted transactions of", error) from error
 
@@ -226,6 +231,10 @@ class Segments:
         if segment.max_timestamp >= NO_TIMESTAMP:
             return segment.max_timestamp
         return self.repairing(segment, lambda: segment.load_max_timestamp(self.disk))
+
+    def first_timestamp_of(self, segment: Segment) -> int:
+        """The largest timestamp of a segment's first batch; less than 0 if there is none."""
+        return self.repairing(segment, lambda: segment.load_first_timestamp(self.disk, self.files))
 
     def modified_ms(self, segment: Segment) -> int:
         """When a segment's file was last written to."""
@@ -268,7 +277,7 @@ class Segments:
             return False
         first_ms = segment.first_timestamp
         if first_ms < NO_TIMESTAMP:
-            first_ms = self.repairing(segment, lambda: segment.load_first_timestamp(self.disk, self.files))
+            first_ms = self.first_timestamp_of(segment)
         age_ms = max_ms - first_ms if first_ms >= 0 else now_ms - segment.created_ms
         return (
             segment.size + size > config.segment_bytes
@@ -395,6 +404,31 @@ class Segments:
             self.unflushed.note(FOLDER_ITSELF)
             self.deletions.append(Deletion(self._deletion_due_ms(), marked))
 
+    def swap_in(self, cleaned: CleanedSegment, old: Sequence[Segment]) -> None:
+        """Puts a cleaned segment in place of closed ones (`log/cleaning/swap` says how)."""
+        try:
+            swap.decide(self.disk, self.folder, cleaned)
+        except OSError as error:
+            raise self.failed_write("clean", error) from error
+        try:
+            gone = swap.retire(self.disk, self.folder, cleaned)
+            swap.complete(self.disk, self.folder, cleaned)
+        except OSError as error:
+            # Some files are old and some are new, and only a start sorts that out.
+            self.on_failed_disk(error)
+            raise self.storage_error("clean", error) from error
+        new = Segment(self.folder, cleaned.base_offset, cleaned.size)
+        new.max_timestamp, new.max_timestamp_offset = cleaned.max_timestamp, cleaned.max_timestamp_offset
+        first = self.all.index(old[0])
+        self.all[first : first + len(old)] = [new]
+        for segment in old:
+            if segment.file is not None:
+                self.files.close(segment.file)
+        self.aborted_txns.replace(cleaned.replaces, cleaned.base_offset, cleaned.aborted)
+        self.rising_timestamps.forget()
+        self.unflushed.note(FOLDER_ITSELF)
+        self.deletions.append(Deletion(self._deletion_due_ms(), gone))
+
     def drop_active(self) -> None:
         """Takes the last of several segments out of the log; the one before it becomes active."""
         self.drop((self.active,))
@@ -496,6 +530,24 @@ class Segments:
         except OSError as error:
             raise self.storage_error("rename", error) from error
         return folder
+
+    def rename_in_use(self, name: str) -> None:
+        """Renames the folder within its parent, and goes on under the new name. Raises KafkaError if that fails, and
+        goes on under the old one."""
+        self.release()
+        old, new = self.folder, f"{self.folder.rpartition('/')[0]}/{name}"
+        try:
+            self.disk.rename(old, new)
+        except OSError as error:
+            raise self.storage_error("rename", error) from error
+        self.folder = self.unflushed.folder = self.aborted_txns.folder = new
+        for segment in self.all:
+            segment.folder = new
+        self.deletions = [
+            deletion._replace(paths=tuple(f"{new}{path.removeprefix(old)}" for path in deletion.paths))
+            for deletion in self.deletions
+        ]
+        self.unflushed.note(FOLDER_ITSELF, PARENT_FOLDER)
 
     def failed_write(self, verb: str, error: Exception) -> KafkaError:
         """Reports a device that has failed, and gives what the caller raises."""

@@ -1,14 +1,14 @@
 """Reading segments from end to end: for recovery, for rebuilding indexes, for replaying batches.
 
-Files are read in large chunks. `scan` yields batch after batch; `check_segment`, on which the time to restart after a
-crash depends, is one tight loop that checks and indexes a gigabyte in well under a second if batches have the usual
-size.
+Files are read in large chunks. `scan` yields batch after batch, `scan_chunks` as many as were read; `check_segment`, on
+which the time to restart after a crash depends, is one tight loop that checks and indexes a gigabyte in well under a
+second if batches have the usual size.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from barnabas.log.segments.segment_index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX
 from barnabas.protocol.batch import (
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from barnabas.log.segments.segment import Segment
-    from barnabas.log.segments.segment_index import ActiveIndex
     from barnabas.ports import Disk
 
 _CHUNK_BYTES = 1024 * 1024
@@ -38,11 +37,11 @@ class _Reader:
 
     __slots__ = ("_buffer", "_disk", "_end", "_fd")
 
-    def __init__(self, disk: Disk, path: str, end: int) -> None:
+    def __init__(self, disk: Disk, path: str, end: int, chunk_bytes: int = _CHUNK_BYTES) -> None:
         self._disk = disk
         self._fd = disk.open(path, os.O_RDONLY)
         self._end = end
-        self._buffer = memoryview(bytearray(min(_CHUNK_BYTES, end)))
+        self._buffer = memoryview(bytearray(min(chunk_bytes, end)))
 
     def read(self, position: int, needed: int) -> memoryview | None:
         """At least `needed` bytes from `position` on; None if there are fewer. Overwrites what was read before."""
@@ -63,28 +62,76 @@ class _Reader:
         self._disk.close(self._fd)
 
 
+class Chunk(NamedTuple):
+    """Whole batches that follow one another."""
+
+    position: int
+    """Where the first of them begins in the file."""
+    data: memoryview
+    batches: list[tuple[int, BatchHeader]]
+    """Where each begins in `data`, and its header."""
+
+
+def scan_chunks(disk: Disk, path: str, position: int, end: int, chunk_bytes: int = _CHUNK_BYTES) -> Iterator[Chunk]:
+    """The batches between two positions, as many at a time as fit into `chunk_bytes`, at least one; ends early where no
+    whole batch follows.
+
+    The bytes are valid until the next chunk is taken. Checksums are not verified.
+    """
+    reader = _Reader(disk, path, end, chunk_bytes)
+    unpack = HEADER.unpack_from
+    try:
+        needed = HEADER_SIZE
+        while (data := reader.read(position, needed)) is not None:
+            at, needed, is_valid = 0, HEADER_SIZE, True
+            batches = []
+            while at + HEADER_SIZE <= len(data):
+                header = BatchHeader._make(unpack(data, at))
+                is_valid = header.magic == MAGIC and header.size >= HEADER_SIZE
+                if not is_valid:
+                    break
+                if at + header.size > len(data):
+                    needed = header.size
+                    break
+                batches.append((at, header))
+                at += header.size
+            if batches:
+                yield Chunk(position, data, batches)
+            if not is_valid:
+                return
+            position += at
+    finally:
+        reader.close()
+
+
 def scan(disk: Disk, path: str, position: int, end: int) -> Iterator[tuple[BatchHeader, int, memoryview]]:
     """The header, position and bytes of each batch between two positions; ends early where no whole batch follows.
 
     The bytes are valid until the next batch is taken. Checksums are not verified.
     """
-    reader = _Reader(disk, path, end)
-    try:
-        needed = HEADER_SIZE
-        while (chunk := reader.read(position, needed)) is not None:
-            at, needed = 0, HEADER_SIZE
-            while at + HEADER_SIZE <= len(chunk):
-                header = BatchHeader._make(HEADER.unpack_from(chunk, at))
-                if header.magic != MAGIC or header.size < HEADER_SIZE:
-                    return
-                if at + header.size > len(chunk):
-                    needed = header.size
-                    break
-                yield header, position + at, chunk[at : at + header.size]
-                at += header.size
-            position += at
-    finally:
-        reader.close()
+    for chunk in scan_chunks(disk, path, position, end):
+        for at, header in chunk.batches:
+            yield header, chunk.position + at, chunk.data[at : at + header.size]
+
+
+class BatchIndex(Protocol):
+    """What hears of batches while a segment is gone over: an index that is rebuilt, or something that compares one."""
+
+    def add(self, batch_last_offset: int, position: int, timestamp: int, timestamp_offset: int) -> None: ...
+
+    def add_timestamp(self, timestamp: int, timestamp_offset: int) -> None: ...
+
+
+class _NoIndex:
+    def add(self, batch_last_offset: int, position: int, timestamp: int, timestamp_offset: int) -> None: ...
+
+    def add_timestamp(self, timestamp: int, timestamp_offset: int) -> None: ...
+
+
+def check_batches(disk: Disk, segment: Segment) -> tuple[int, int]:
+    """Goes over a segment's batches as `check_segment` does, and writes nothing."""
+    nothing_new = RELATIVE_OFFSET_MAX
+    return check_segment(disk, segment, segment.size, _NoIndex(), nothing_new, lambda _header, _batch: None)
 
 
 def find_batch(disk: Disk, path: str, position: int, end: int, least_offset: int) -> tuple[BatchHeader, int] | None:
@@ -113,7 +160,7 @@ def check_segment(
     disk: Disk,
     segment: Segment,
     index_interval_bytes: int,
-    into: ActiveIndex,
+    into: BatchIndex,
     latest_epoch: int,
     take: Callable[[BatchHeader, memoryview], None],
 ) -> tuple[int, int]:

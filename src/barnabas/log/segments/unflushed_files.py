@@ -20,10 +20,10 @@ PARENT_FOLDER = ".."
 class UnflushedFiles:
     """Invariant: what a flush is syncing stays noted until that flush has succeeded."""
 
-    __slots__ = ("_folder", "_names", "_syncing")
+    __slots__ = ("_names", "_syncing", "folder")
 
     def __init__(self, folder: str, names: Iterable[str]) -> None:
-        self._folder = folder
+        self.folder = folder
         self._names = set(names)
         self._syncing: frozenset[str] = frozenset()
         if self._names:
@@ -39,11 +39,11 @@ class UnflushedFiles:
         """(the files to sync, the folders to sync after them), including those of an earlier sync that failed."""
         self._syncing |= self._names
         self._names.clear()
-        folders = [self._folder] if FOLDER_ITSELF in self._syncing else []
+        folders = [self.folder] if FOLDER_ITSELF in self._syncing else []
         if PARENT_FOLDER in self._syncing:
-            folders.append(self._folder.rpartition("/")[0] or "/")
+            folders.append(self.folder.rpartition("/")[0] or "/")
         files = self._syncing - {FOLDER_ITSELF, PARENT_FOLDER}
-        return [f"{self._folder}/{name}" for name in sorted(files)], tuple(folders)
+        return [f"{self.folder}/{name}" for name in sorted(files)], tuple(folders)
 
     def end_sync(self) -> None:
         """Everything that `begin_sync` returned is on the device."""

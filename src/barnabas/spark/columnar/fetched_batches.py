@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from barnabas.protocol import messages as m
-    from barnabas.spark.columnar.varints import Ints
+    from barnabas.protocol.record_bounds import Ints
 
     AbortedTransaction = m.FetchResponse.AbortedTransaction
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from barnabas.protocol.batch import LOG_APPEND_TIME_FLAG
 from barnabas.protocol.errors import DecodeError
+from barnabas.protocol.record_bounds import Ints, RecordBytes, Sections, record_bounds
 from barnabas.protocol.varint import read_varint
 from barnabas.spark.columnar.fetched_batches import Headers, has_flag
-from barnabas.spark.columnar.varints import Ints, RecordBytes, Sections, record_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -2,7 +2,7 @@
 
 A response holds whole batches and perhaps the beginning of one more. Their headers alone tell where the next Fetch
 starts, so they are surveyed first (`fetched_batches`), and the next request is in flight while these records are
-decoded. Records are decoded many batches at a time (`record_columns`, `varints`): all that is done per batch is its
+decoded. Records are decoded many batches at a time (`record_columns`): all that is done per batch is its
 checksum and decompression, and per record nothing.
 
 A response starts with the batch that contains the requested offset, not with its record, and may go beyond the range of
@@ -20,9 +20,9 @@ from barnabas.protocol.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_SIZE
 from barnabas.protocol.checksum import crc32c
 from barnabas.protocol.compression import DECOMPRESSED_BYTES_MAX, Codec, NoRoomError, decompress_into
 from barnabas.protocol.errors import DecodeError
+from barnabas.protocol.record_bounds import Ints, RecordBytes, Sections
 from barnabas.spark.columnar.fetched_batches import Batches, Headers, Wanted, corrupt, visible
 from barnabas.spark.columnar.record_columns import TYPES, build_columns, read_fields
-from barnabas.spark.columnar.varints import Ints, RecordBytes, Sections
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

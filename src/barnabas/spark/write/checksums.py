@@ -3,8 +3,8 @@
 Each row has a hash, and the checksum of many rows is the sum of their hashes. The hash of an element is the sum of its
 eight-byte words, each multiplied by an odd number that depends on its position, then mixed, so that bytes that move
 from one row to another are noticed. To compute it, Arrow pads all elements with zeros to one width, and they are
-multiplied as a matrix. The checksum detects that a plan computed other rows; it does not protect against anyone who
-searches for collisions.
+multiplied as a matrix. The checksum detects that a plan computed other rows; it does not protect against an attacker
+who searches for collisions.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ the first, and comparing the lengths found there proves it. Where neither helps,
 Python.
 
 Varints of one or two bytes, which are nearly all, are looked up in a table by both bytes.
+
+This is for Spark's processes and for those of the cleaner. A node itself does without NumPy.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from barnabas.protocol.errors import DecodeError
+from barnabas.protocol.record import RECORD_BYTES_MIN
 from barnabas.protocol.varint import read_varint
 
 if TYPE_CHECKING:
@@ -23,8 +26,6 @@ if TYPE_CHECKING:
 
 Ints: TypeAlias = "NDArray[np.int64]"
 
-RECORD_BYTES_MIN = 7
-"""Length, attributes, both deltas, key length, value length and header count take at least a byte each."""
 LANES_MIN = 32
 """A step of all lanes costs as much as this many single steps."""
 RUN_LOOKED_AT = 1_024
@@ -78,6 +79,11 @@ class RecordBytes:
         self.data = data
         self.octets: NDArray[np.uint8] = np.frombuffer(data, np.uint8)
         self.pairs: NDArray[np.uint16] = np.ndarray((len(data) - 1,), "<u2", data, strides=(1,))
+
+    def rows(self, at: Ints, size: int) -> NDArray[np.uint8]:
+        """The `size` bytes from each of these positions on, at least one; IndexError if they leave the buffer."""
+        windows: NDArray[np.void] = np.ndarray((len(self.data) - size + 1,), f"V{size}", self.data, strides=(1,))
+        return windows[at].view(np.uint8).reshape(-1, size)
 
     def read_varints(self, at: Ints, bits: int = 32) -> tuple[Ints, Ints]:
         """The signed varints of at most `bits` bits at these positions, and the positions after them.
