@@ -3,8 +3,9 @@
 The node starts this file with a bare interpreter (see `ports.processes`), so it imports next to nothing: a worker is
 there within a few hundredths of a second, and has in memory only what its tasks import.
 
-A task comes as (module, name, arguments), pickled, behind its length; its outcome goes back the same way. Nothing but
-the node holds the other end of the stream, so what arrives is as trustworthy as the node itself.
+A task comes as (module, name, arguments), pickled, behind its length; its outcome goes back the same way. A task whose
+function is a generator has an outcome for each step, and goes on when the node says so, with an empty message. Nothing
+but the node holds the other end of the stream, so what arrives is as trustworthy as the node itself.
 
 A worker must not outlive its node. Between tasks it learns of the node's end by the end of the stream; during one, a
 thread that does nothing but wait for that ends the process. Signals from a terminal do not get here, as each worker
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 LENGTH = struct.Struct(">Q")
-DONE, FAILED = 0, 1
+DONE, FAILED, STEP = 0, 1, 2
 _PIECE_BYTES = 1 << 20
 
 
@@ -38,13 +39,14 @@ class TaskFailedError(Exception):
     """A task failed with something that cannot be brought over to the node; this says what it was."""
 
 
-def main(fd: int, result_bytes_max: int, memory_bytes_max: int) -> None:
+def main(fd: int, result_bytes_max: int, memory_bytes_max: int, niceness: int) -> None:
+    os.nice(niceness)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes_max, memory_bytes_max))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _thread.start_new_thread(_end_with_node, (fd,))
     while (task := _receive(fd)) is not None:
-        outcome = _perform(task, result_bytes_max)
+        outcome = _perform(fd, task, result_bytes_max)
         del task
         _send(fd, outcome)
 
@@ -56,15 +58,26 @@ def _end_with_node(fd: int) -> None:
     os._exit(0)
 
 
-def _perform(task: bytearray, result_bytes_max: int) -> bytes:
+def _perform(fd: int, task: bytearray, result_bytes_max: int) -> bytes:
     try:
         module, name, arguments = pickle.loads(task)  # noqa: S301 (from the node)
-        result = pickle.dumps((DONE, find(module, name)(*arguments)), pickle.HIGHEST_PROTOCOL)
-        if len(result) > result_bytes_max:
-            raise ValueError(f"the result has {len(result)} bytes, and {result_bytes_max} are allowed")
+        result = find(module, name)(*arguments)
+        if not hasattr(result, "throw"):
+            return _outcome(DONE, result, result_bytes_max)
+        for step in result:  # type: ignore[attr-defined]
+            _send(fd, _outcome(STEP, step, result_bytes_max))
+            if _receive(fd) is None:
+                os._exit(0)
+        return _outcome(DONE, None, result_bytes_max)
     except Exception as error:
         return _failure(error)
-    return result
+
+
+def _outcome(kind: int, result: object, result_bytes_max: int) -> bytes:
+    outcome = pickle.dumps((kind, result), pickle.HIGHEST_PROTOCOL)
+    if len(outcome) > result_bytes_max:
+        raise ValueError(f"the result has {len(outcome)} bytes, and {result_bytes_max} are allowed")
+    return outcome
 
 
 def _failure(error: Exception) -> bytes:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
+LENGTH_POSITION = 8
 CRC_POSITION = 17
 CRC_START = 21
 
@@ -36,6 +37,7 @@ def batch(
     attributes: int = 0,
     last_offset_delta: int | None = None,
     timestamp_ms: int | None = None,
+    max_timestamp_ms: int | None = None,
     producer_id: int = -1,
     producer_epoch: int = -1,
     base_sequence: int = -1,
@@ -50,7 +52,7 @@ def batch(
         timestamp_ms = int(time.time() * 1000)
     if records is None:
         deltas = range(len(values)) if offset_deltas is None else offset_deltas
-        records = b"".join(_record(delta, key, value) for delta, value in zip(deltas, values, strict=True))
+        records = b"".join(record(delta, key, value) for delta, value in zip(deltas, values, strict=True))
     if attributes & 7 == GZIP:
         records = gzip.compress(records)
     head = HEADER.pack(
@@ -62,7 +64,7 @@ def batch(
         attributes,
         len(values) - 1 if last_offset_delta is None else last_offset_delta,
         timestamp_ms,
-        timestamp_ms,
+        timestamp_ms if max_timestamp_ms is None else max_timestamp_ms,
         producer_id,
         producer_epoch,
         base_sequence,
@@ -70,6 +72,14 @@ def batch(
     )
     whole = bytearray(head + records)
     struct.pack_into(">I", whole, CRC_POSITION, crc32c.crc32c(whole[CRC_START:]) if crc is None else crc)
+    return bytes(whole)
+
+
+def with_body(data: bytes, body: bytes) -> bytes:
+    """The batch with other bytes in place of its records, under a checksum that fits."""
+    whole = bytearray(data[: HEADER.size] + body)
+    struct.pack_into(">i", whole, LENGTH_POSITION, len(whole) - 12)
+    struct.pack_into(">I", whole, CRC_POSITION, crc32c.crc32c(whole[CRC_START:]))
     return bytes(whole)
 
 
@@ -112,9 +122,19 @@ def base_offsets(records: bytes | bytearray | memoryview | None) -> list[int]:
     return [each.base_offset for each in split(records)]
 
 
-def _record(offset_delta: int, key: bytes | None, value: bytes | None) -> bytes:
-    body = b"\x00" + _varint(0) + _varint(offset_delta) + _sized(key) + _sized(value) + _varint(0)
-    return _varint(len(body)) + body
+def record(
+    offset_delta: int = 0,
+    key: bytes | None = b"key",
+    value: bytes | None = b"value",
+    *,
+    timestamp_delta: int = 0,
+    headers: Sequence[tuple[bytes | None, bytes | None]] = (),
+    length: int | None = None,
+) -> bytes:
+    """A record, with another length than it has if one is given."""
+    body = b"\x00" + _varint(timestamp_delta) + _varint(offset_delta) + _sized(key) + _sized(value)
+    body += _varint(len(headers)) + b"".join(_sized(name) + _sized(data) for name, data in headers)
+    return _varint(len(body) if length is None else length) + body
 
 
 def _sized(data: bytes | None) -> bytes:

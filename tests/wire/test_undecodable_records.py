@@ -13,8 +13,8 @@ from barnabas.protocol import messages as m
 from barnabas.protocol.batch import build_batch, iter_headers
 from barnabas.protocol.errors import Error
 from barnabas.protocol.record import Record
-from barnabas.testing.node_process import Node
 from barnabas.transactions import transaction_records
+from tests.nodes import Node
 from tests.peers import wait_until
 from tests.wire.connection import Connection
 from tests.wire.groups import await_coordinator, commit, commit_request, fetch_offsets, find_coordinator, list_groups

@@ -1,8 +1,8 @@
 """May this batch be appended? Decided from its 61-byte header and its checksum, with Kafka's error codes and messages.
 
-Records are never decoded here. What Kafka rejects only because of a record is accepted, and listed in
-`docs/compatibility.md`: a null key on a compacted topic, a timestamp out of range that is neither the first nor the
-largest, fewer records than the header says, garbage under a valid checksum.
+Records are never decoded here. What Kafka rejects only because of a record is found where batches are opened
+(`batch_opening`); where they are not, it is accepted, and listed in `docs/compatibility.md`: a timestamp out of range
+that is neither the first nor the largest, fewer records than the header says, garbage under a valid checksum.
 """
 
 from __future__ import annotations
@@ -40,7 +40,33 @@ LOG_APPEND_TIME = "LogAppendTime"
 _CODEC_MAX = int(Codec.ZSTD)
 
 
-def check_client_batch(data: memoryview, config: TopicConfig, now_ms: int, partition_name: str) -> HeaderFields:
+class NotOneBatchError(KafkaError):
+    """What a client sends for a partition is not one batch of today's format, which no log has to be asked about."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Error.INVALID_RECORD, message)
+
+
+class HeaderLimits(NamedTuple):
+    """What of a topic's configuration matters to a batch that will be opened: its timestamps are those of its records,
+    whatever the header says."""
+
+    max_message_bytes: int
+    message_timestamp_type: None = None
+    message_timestamp_before_max_ms: int = 1 << 64
+    message_timestamp_after_max_ms: int = 1 << 64
+
+
+def check_batch_to_open(data: memoryview, config: TopicConfig, partition_name: str) -> memoryview:
+    """The single batch that a client may append once its records have been looked at, without what follows it; raises
+    KafkaError for anything else."""
+    fields = check_client_batch(data, HeaderLimits(config.max_message_bytes), 0, partition_name)
+    return data[: fields[1] + LENGTH_OVERHEAD]
+
+
+def check_client_batch(
+    data: memoryview, config: TopicConfig | HeaderLimits, now_ms: int, partition_name: str
+) -> HeaderFields:
     """The header of the single batch that a client may append; raises KafkaError for anything else.
 
     Trailing bytes that do not begin another batch are ignored, as in Kafka: the length in the header says what counts.
@@ -118,9 +144,13 @@ def check_assigned_batches(batches: memoryview, next_offset: int, partition_name
     return found
 
 
-def _check_timestamp_type(attributes: int, max_ms: int, config: TopicConfig, partition_name: str) -> None:
+def _check_timestamp_type(
+    attributes: int, max_ms: int, config: TopicConfig | HeaderLimits, partition_name: str
+) -> None:
     """Only the log marks a batch as log append time. If the topic does not use it, Kafka clears the mark in a client's
     batch, unless that leaves the batch without a timestamp."""
+    if config.message_timestamp_type is None:
+        return
     if attributes & LOG_APPEND_TIME_FLAG and (
         config.message_timestamp_type == LOG_APPEND_TIME or max_ms == NO_TIMESTAMP
     ):
@@ -131,7 +161,9 @@ def _check_timestamp_type(attributes: int, max_ms: int, config: TopicConfig, par
         )
 
 
-def _check_timestamps(base_ms: int, max_ms: int, config: TopicConfig, now_ms: int, partition_name: str) -> None:
+def _check_timestamps(
+    base_ms: int, max_ms: int, config: TopicConfig | HeaderLimits, now_ms: int, partition_name: str
+) -> None:
     """If the log stamps batches, a producer's timestamps do not matter; a batch without any is always in range."""
     if config.message_timestamp_type == LOG_APPEND_TIME:
         return
@@ -151,17 +183,17 @@ def _first_batch(data: memoryview, partition_name: str) -> memoryview:
     size = _size_of_batch(data, partition_name)
     if size is None:
         state = f"is cut off after {len(data)} bytes" if len(data) else "is missing"
-        raise _invalid(
+        raise NotOneBatchError(
             "Produce requests must have at least one record batch per partition; the one for topic partition"
             f" {partition_name} {state}"
         )
     if data[MAGIC_AT] < MAGIC:
-        raise _invalid(
+        raise NotOneBatchError(
             f"Produce requests are only allowed to contain record batches with magic version {MAGIC}; one for topic"
             f" partition {partition_name} has {data[MAGIC_AT]}"
         )
     if _size_of_batch(data[size:], partition_name) is not None:
-        raise _invalid(
+        raise NotOneBatchError(
             "Produce requests are only allowed to contain exactly one record batch per partition; there are more for"
             f" topic partition {partition_name}"
         )
@@ -197,7 +229,9 @@ def _refusal_of_fragment(data: memoryview, partition_name: str) -> KafkaError:
     )
 
 
-def _refusal(batch: memoryview, fields: HeaderFields, config: TopicConfig, partition_name: str) -> KafkaError:
+def _refusal(
+    batch: memoryview, fields: HeaderFields, config: TopicConfig | HeaderLimits, partition_name: str
+) -> KafkaError:
     """Why `check_client_batch` refused a whole batch, found in the order in which Kafka checks."""
     base_offset, _, _, magic, crc, attributes, last_delta, _, _, producer_id, _, sequence, count = fields
     if magic != MAGIC:

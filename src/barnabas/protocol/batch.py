@@ -60,6 +60,7 @@ LOG_APPEND_TIME_FLAG = 0x08
 TRANSACTIONAL_FLAG = 0x10
 CONTROL_FLAG = 0x20
 DELETE_HORIZON_FLAG = 0x40
+KNOWN_ATTRIBUTES = 0x7F
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -273,6 +274,12 @@ def build_plain_batch(
     )
     records = [plain_record(delta, key, value) for delta, (key, value) in enumerate(pairs)]
     return bytearray(_with_checksum(0, NO_LEADER_EPOCH, b"".join((header, *records))))
+
+
+def assemble_batch(header: BatchHeader, records: Buffer) -> bytes:
+    """A batch of records that are encoded, and compressed, already. Length and checksum are put in."""
+    _, _, leader_epoch, _, _, *covered = header
+    return _with_checksum(header.base_offset, leader_epoch, _COVERED.pack(*covered) + bytes(records))
 
 
 def _with_checksum(base_offset: int, leader_epoch: int, covered: bytes | bytearray) -> bytes:

@@ -31,6 +31,8 @@ _BLOCK_LENGTH = struct.Struct(">i")
 _SNAPPY_EXPANSION_MAX = 32
 """Three bytes of Snappy can copy at most 64, so data that claims to expand further is corrupt."""
 
+_LZ4_QUICK = 0
+
 _ROOM_BYTES_MIN = 64 * 1024
 _ROOM_FACTOR = 4
 _NO_ROOM = "failed to write whole buffer"
@@ -76,7 +78,9 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
         return bytes(cramjam.gzip.compress(data, level=level))
     if codec is Codec.ZSTD:
         return bytes(cramjam.zstd.compress(data, level=level))
-    compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+    # Kafka's default stands for the quick compressor, and not for the ninth level of the thorough one.
+    lz4_level = _LZ4_QUICK if level == default else level
+    compressor = cramjam.lz4.Compressor(level=lz4_level, content_checksum=False, block_linked=False)
     compressor.compress(bytes(data))  # unlike the others, it takes nothing but bytes
     return bytes(compressor.finish())
 

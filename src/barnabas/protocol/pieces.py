@@ -101,17 +101,22 @@ class PieceReader(Generic[M]):
         """A piece ends when it has reached this weight; may be changed between two pieces."""
         self.total_weight = 0
         """Of the pieces so far."""
+        self.is_within_element = False
+        """Whether the piece that was read last ends within an element of the outermost array: the next one begins with
+        the same element again."""
 
     def pieces(self) -> Generator[M, None, None]:
         """The message in pieces, the last of which has all fields; those before lack what stands behind the array.
         May be called again. DecodeError where the data is no such message."""
         level = self._levels[0]
         self._weight = self.total_weight = 0
+        self.is_within_element = False
         message, position = level.read_head(self._data, self._offset, [UNIT_WEIGHT_MAX])
         self._stack = [message]
         position = yield from self._read_array(0, position)
         level.read_tail(self._stack[0], self._data, position, [UNIT_WEIGHT_MAX])
         self.total_weight += self._weight
+        self.is_within_element = False
         yield self._stack[0]
 
     def _read_array(self, depth: int, position: int) -> Generator[M, None, int]:
@@ -119,7 +124,9 @@ class PieceReader(Generic[M]):
         count, position = self._read_count(level, position)
         if count < 0:
             setattr(self._stack[depth], level.field, None)
-        elif level.number_code is not None:
+            return position
+        setattr(self._stack[depth], level.field, [])  # by default it may be null
+        if level.number_code is not None:
             position = yield from self._read_numbers(level, count, position)
         elif level.read_element is not None:
             position = yield from self._read_elements(level, level.read_element, count, position)
@@ -196,6 +203,7 @@ class PieceReader(Generic[M]):
             getattr(outer, field).append(inner)
         self.total_weight += self._weight
         self._weight = 0
+        self.is_within_element = len(self._stack) > 1
         return full
 
 

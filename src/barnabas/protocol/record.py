@@ -26,7 +26,7 @@ NO_OFFSET = -1
 _ATTRIBUTES_AND_TIMESTAMP_DELTA = bytes(2)
 _NULL = varint(-1)
 _NO_HEADERS = varint(0)
-_RECORD_BYTES_MIN = 7
+RECORD_BYTES_MIN = 7
 """Length, attributes, both deltas, key, value and headers take at least one byte each."""
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
@@ -97,7 +97,7 @@ def plain_record(offset_delta: int, key: bytes | None, value: bytes | None) -> b
 
 def decode_section(data: bytes, count: int, base_offset: int, base_timestamp: int) -> list[Record]:
     """The `count` records that fill `data`, the uncompressed content of a batch after its header."""
-    if count < 0 or count * _RECORD_BYTES_MIN > len(data):
+    if count < 0 or count * RECORD_BYTES_MIN > len(data):
         raise DecodeError(f"a batch claims {count} records in {len(data)} bytes")
     records: list[Record] = []
     pos = 0

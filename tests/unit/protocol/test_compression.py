@@ -151,3 +151,9 @@ def test_lz4_frames_have_independent_blocks() -> None:
 def test_gzip_is_the_standard_librarys() -> None:
     assert gzip.decompress(compress(Codec.GZIP, TEXT)) == TEXT
     assert decompress(Codec.GZIP, gzip.compress(TEXT)) == TEXT
+
+
+def test_the_default_level_of_lz4_stands_for_the_quick_compressor_as_in_kafka() -> None:
+    quick, thorough = compress(Codec.LZ4, TEXT, 1), compress(Codec.LZ4, TEXT, 10)
+    assert compress(Codec.LZ4, TEXT) == compress(Codec.LZ4, TEXT, 9) == quick
+    assert len(thorough) < len(quick)

@@ -44,6 +44,14 @@ def delete_groups(count: int) -> m.DeleteGroupsRequest:
     return m.DeleteGroupsRequest(groups_names=[f"group-{number}" for number in range(count)])
 
 
+def reassigned(topics: int) -> m.ListPartitionReassignmentsRequest:
+    """Its topics are null by default."""
+    topic = m.ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics
+    return m.ListPartitionReassignmentsRequest(
+        topics=[topic(name=f"topic-{number}", partition_indexes=[0, 1, 2]) for number in range(topics)]
+    )
+
+
 MESSAGES = [
     (metadata(0), 12, ("topics",)),
     (metadata(7), 12, ("topics",)),
@@ -56,6 +64,9 @@ MESSAGES = [
     (offset_fetch(5, 0, 0), 9, ("groups", "topics", "partition_indexes")),
     (offset_fetch(2, 9, 0), 9, ("groups", "topics", "partition_indexes")),
     (offset_fetch(2, 9, 3), 9, ("groups", "topics")),
+    (reassigned(9), 0, ("topics",)),
+    (reassigned(9), 0, ("topics", "partition_indexes")),
+    (m.ListPartitionReassignmentsRequest(topics=None), 0, ("topics",)),
 ]
 IDS = [f"{type(message).__name__}-v{version}-{len(path)}" for message, version, path in MESSAGES]
 

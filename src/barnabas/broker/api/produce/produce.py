@@ -1,8 +1,8 @@
 """Produce: a batch for each of some partitions, appended as it arrived.
 
-A batch is never opened: the log looks at its header. The acknowledgement leaves at once, or, where a topic asks for
-`flush.messages`, when a thread has synced the log, or, with acks=all, when every in-sync replica has the batch. What
-would take long is done in pieces (`produce_pieces`).
+A batch is not opened, unless its topic asks for that (`batch_opener`): the log looks at its header. The
+acknowledgement leaves at once, or, where a topic asks for `flush.messages`, when a thread has synced the log, or, with
+acks=all, when every in-sync replica has the batch. What would take long is done in pieces (`produce_pieces`).
 
 v3 is the first with magic 2 · v5 answers the log start offset · v7 allows zstd · v8 carries error messages · v9 is
 flexible · v10 hints at the current leader · v11 knows TRANSACTION_ABORTABLE · v12 adds partitions to transactions ·
@@ -47,7 +47,6 @@ from barnabas.broker.api.produce.produce_wire import (
     parse_flexible,
 )
 from barnabas.broker.api.registry import handles_frames
-from barnabas.metadata.topic_names import INTERNAL_TOPICS
 from barnabas.net.connection import Slot
 from barnabas.net.dispatch import ANY_SIZE
 from barnabas.net.large_requests import Cut, TooMuchAtOnceError
@@ -63,12 +62,10 @@ if TYPE_CHECKING:
     from barnabas.log.append_batches import Appended
     from barnabas.log.partition_log import PartitionLog
     from barnabas.net.connection import Connection
-    from barnabas.replication.hosted import HostedPartition
     from barnabas.replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger("barnabas.produce")
 
-NEVER_FLUSH = (1 << 63) - 1
 BYTES_AT_ONCE = 8 * 1024 * 1024
 """Of several batches that are appended in one go: some ten milliseconds' work."""
 CLIENT_ID_POSITION = 8
@@ -103,13 +100,13 @@ def produce(
     writing = Writing(appending, connection)
     verifies = environment.settings.config.transaction_partition_verification_enable
     try:
-        transactional = begin(request, version, appending.find_writable, verifies=verifies)
+        transactional = begin(request, version, appending.find, verifies=verifies)
     except KafkaError as error:
         writing.conclude(refuse_all(request, error))
         return
-    if transactional is not None and transactional.unverified:
+    if (transactional is not None and transactional.unverified) or appending.must_open_batches():
         appending.request = parse_request(connection.hold(frame), body, version)
-        UnverifiedProduce(writing, transactional).start()
+        HeldProduce(writing, transactional).start()
     else:
         writing.conclude(appending.append_all(transactional))
 
@@ -136,11 +133,7 @@ def produce_in_lane(
     state = hosted.state
     length, position = read_uvarint(frame, lane_end)
     batch_end = position + length - 1
-    if (
-        hosted.log.config.flush_messages != NEVER_FLUSH
-        or state.leader_id != state.local_id
-        or frame[batch_end:] != NO_TAGS
-    ):
+    if not hosted.is_plain or state.leader_id != state.local_id or frame[batch_end:] != NO_TAGS:
         return False
     batch = frame[position:batch_end]
     if is_transactional(batch) and (not lane.has_transactional_id or not is_open(hosted, batch)):
@@ -148,7 +141,7 @@ def produce_in_lane(
     try:
         appended = hosted.append(batch, lane.acks)
     except KafkaError as error:
-        answers: Answers = [(lane.topic, [refused(lane.index, error)])]
+        answers: Answers = [(lane.topic, [refused(lane.index, error, hosted)])]
         connection.reply_bytes(encode_answer(version, connection.correlation_id, answers))
         return True
     if state.commits_alone or lane.acks == 1:
@@ -170,14 +163,17 @@ def produce_at_once(replicas: ReplicaManager, connection: Connection, version: i
         hosted_here = hosted_by(topic)
         for index, batch in batches:
             hosted = hosted_here.get(index)
-            if hosted is None or len(batch) < HEADER_SIZE or batch[LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT:
+            if (
+                hosted is None
+                or not hosted.is_plain
+                or len(batch) < HEADER_SIZE
+                or batch[LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT
+            ):
                 return False
             state = hosted.state
             if not state.commits_alone and (acks != 1 or state.leader_id != state.local_id):
                 return False
             found.append(hosted)
-        if batches and is_special(found[-1]):
-            return False
     targets = iter(found)
     now_ms = replicas.clock.now_ms()
     answer = AnswerWriter(version, len(request.topics))
@@ -189,15 +185,10 @@ def produce_at_once(replicas: ReplicaManager, connection: Connection, version: i
                 base_offset, _, append_ms, log_start, _ = hosted.append(batch, acks, None, now_ms)
                 out += pack_appended(index, 0, base_offset, append_ms, log_start, NO_ERRORS)
             except KafkaError as error:
-                answer.add(refused(index, error))
+                answer.add(refused(index, error, hosted))
         answer.end_topic()
     connection.reply_bytes(answer.finish(connection.correlation_id))
     return True
-
-
-def is_special(hosted: HostedPartition) -> bool:
-    """Whether a topic's batches need a second look before they are written or acknowledged."""
-    return hosted.topic in INTERNAL_TOPICS or hosted.log.config.flush_messages != NEVER_FLUSH
 
 
 class Writing:
@@ -248,13 +239,14 @@ def close_on_error(connection: Connection, answers: Answers) -> None:
                 return
 
 
-class UnverifiedProduce(Slot):
-    """A request that begins a transaction in a partition, while the coordinator is asked. It holds its connection, so
-    that later requests wait behind it, and a producer's batches stay in their order."""
+class HeldProduce(Slot):
+    """A request whose batches cannot be appended at once: it begins a transaction in a partition, and the coordinator
+    is asked, or its batches are opened. It holds its connection, so that later requests wait behind it, and a
+    producer's batches stay in their order."""
 
     __slots__ = ("_task", "_transactional", "_writing")
 
-    def __init__(self, writing: Writing, transactional: Transactional) -> None:
+    def __init__(self, writing: Writing, transactional: Transactional | None) -> None:
         super().__init__(writing.connection)
         self._writing = writing
         self._transactional = transactional
@@ -262,22 +254,26 @@ class UnverifiedProduce(Slot):
 
     def start(self) -> None:
         self.connection.line_up(self)
-        appending = self._writing.appending
-        asking = self._transactional.ask_coordinator(appending.environment.transactions, appending.version)
-        self._task = asyncio.ensure_future(asking)
-        self._task.add_done_callback(self._asked)
+        self._task = asyncio.ensure_future(self._append())
+        self._task.add_done_callback(self._appended)
 
-    def _asked(self, task: asyncio.Task[None]) -> None:
+    async def _append(self) -> None:
+        appending, transactional = self._writing.appending, self._transactional
+        if transactional is not None and transactional.unverified:
+            await transactional.ask_coordinator(appending.environment.transactions, appending.version)
+        async with appending.opened() as verdicts:
+            # The bytes of the request belong to its connection: once that is closed, they are others'.
+            if not self.connection.is_closed:
+                self._writing.conclude(appending.append_all(transactional, verdicts), self)
+
+    def _appended(self, task: asyncio.Task[None]) -> None:
         self._task = None
-        if task.cancelled() or (task.exception() is None and self.connection.is_closed):
+        if task.cancelled():
             return
-        try:
-            task.result()
-            self._writing.conclude(self._writing.appending.append_all(self._transactional), self)
-        except Exception:
-            logger.exception("%s: internal error in a request that begins a transaction", self.connection)
+        if (error := task.exception()) is not None:
+            logger.error("%s: internal error in a request that was held", self.connection, exc_info=error)
             self.fail()
-        else:
+        elif not self.connection.is_closed:
             self.connection.let_go()
 
     def cancel(self) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from barnabas.broker.api.current_leader import leader_endpoints
+from barnabas.broker.api.produce.batch_opener import RecordsRefusedError
 from barnabas.broker.api.produce.produce_transactions import LOW_ATTRIBUTES_AT
 from barnabas.broker.api.produce.produce_wire import (
     FIRST_VERSION_WITH_CURRENT_LEADER,
@@ -12,19 +14,40 @@ from barnabas.broker.api.produce.produce_wire import (
     NO_TAGS,
     PartitionAnswer,
 )
+from barnabas.log.batch_validation import NotOneBatchError
 from barnabas.metadata.topic_names import INTERNAL_TOPICS
 from barnabas.protocol.compression import Codec
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.replication.hosted import ACKS_ALL, HostedPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from contextlib import AbstractAsyncContextManager
+
     from barnabas.broker.api.environments import ProduceEnvironment
+    from barnabas.broker.api.produce.batch_opener import GoodBatch, Verdict
     from barnabas.broker.api.produce.produce_transactions import Transactional
     from barnabas.broker.api.produce.produce_wire import Answers, ProduceRequest
+    from barnabas.log.append_batches import Appended
+    from barnabas.log.producers.producer_state import Verification
     from barnabas.net.connection import Connection
     from barnabas.replication.replica_manager import ReplicaManager
 
 FIRST_VERSION_WITH_ZSTD = 7
+NONE_OPENED: Iterable[Verdict] = repeat(None)
+
+ERRORS_WITHOUT_LOG_START = frozenset(
+    {
+        Error.CORRUPT_MESSAGE,
+        Error.UNKNOWN_TOPIC_OR_PARTITION,
+        Error.NOT_LEADER_OR_FOLLOWER,
+        Error.MESSAGE_TOO_LARGE,
+        Error.RECORD_LIST_TOO_LARGE,
+        Error.KAFKA_STORAGE_ERROR,
+        Error.UNKNOWN_TOPIC_ID,
+    }
+)
+"""With these, Kafka does not say where the log starts."""
 
 _CODEC_MASK = 0x07
 
@@ -42,38 +65,77 @@ class Appending:
         self.request = request
         self._may_write_internal = may_write_internal
 
-    def append_all(self, transactional: Transactional | None) -> Answers:
+    def must_open_batches(self) -> bool:
+        """Whether some have to be opened before they are appended, or have to wait for others that are."""
+        for topic, batches in self.request.topics:
+            for index, _ in batches:
+                try:
+                    hosted = find_partition(self.environment.replicas, topic, index, self.version)
+                except KafkaError:
+                    continue
+                if hosted.opening_rules is not None or hosted.openings:
+                    return True
+        return False
+
+    def opened(self) -> AbstractAsyncContextManager[Sequence[Verdict]]:
+        """Opens the batches that have to be opened. What comes of it is for `append_all`."""
+        return self.environment.opener.opened(self.request, self._find_for)
+
+    def append_all(self, transactional: Transactional | None, verdicts: Iterable[Verdict] = NONE_OPENED) -> Answers:
         """Appends each partition's batch; what is wrong with one becomes its answer."""
+        verdict_of_next = iter(verdicts)
         return [
-            (topic, [self._append(topic, index, batch, transactional) for index, batch in batches])
+            (
+                topic,
+                [self._append(topic, index, batch, transactional, next(verdict_of_next)) for index, batch in batches],
+            )
             for topic, batches in self.request.topics
         ]
 
     def _append(
-        self, topic: bytes, index: int, batch: memoryview, transactional: Transactional | None
+        self, topic: bytes, index: int, batch: memoryview, transactional: Transactional | None, verdict: Verdict
     ) -> PartitionAnswer:
-        answer = PartitionAnswer(index)
         verification = None
         try:
             if transactional is not None:
                 if (topic, index) in transactional.errors:
                     raise transactional.errors[topic, index]
                 verification = transactional.verifications.get((topic, index))
-            hosted = self.find_writable(topic, index)
-            check_codec(batch, self.version)
-            appended = hosted.append(batch, self.request.acks, verification)
+            hosted = self._find_for(topic, index, batch)
         except KafkaError as error:
-            answer.error = error.error
-            answer.message = error.message
-            return answer
+            return refused(index, error)
+        try:
+            if verdict is None:
+                appended = hosted.append(batch, self.request.acks, verification)
+            elif isinstance(verdict, KafkaError):
+                raise verdict
+            else:
+                appended = self._append_opened(hosted, verdict, verification)
+        except KafkaError as error:
+            return refused(index, error, hosted)
+        answer = PartitionAnswer(index)
         answer.base_offset, answer.last_offset, answer.log_append_time, answer.log_start, _ = appended
         answer.leader_epoch = hosted.state.leader_epoch
         answer.hosted = hosted
         return answer
 
+    def _append_opened(self, hosted: HostedPartition, good: GoodBatch, verification: Verification | None) -> Appended:
+        if hosted is not good.hosted:
+            raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"{hosted} was deleted while a batch for it was opened")
+        return hosted.append_opened(good.data, good.max_timestamp, self.request.acks, verification)
+
+    def _find_for(self, topic: bytes, index: int, batch: memoryview) -> HostedPartition:
+        hosted = self.find_writable(topic, index)
+        check_codec(batch, self.version)
+        return hosted
+
+    def find(self, topic: bytes, index: int) -> HostedPartition:
+        return find_partition(self.environment.replicas, topic, index, self.version)
+
     def find_writable(self, topic: bytes, index: int) -> HostedPartition:
-        """The partition, if a request like this one may write to it at all."""
-        hosted = find_partition(self.environment.replicas, topic, index, self.version)
+        """The partition, if a request like this one may write to it at all. As with Kafka, that is asked after the
+        coordinator of a transaction."""
+        hosted = self.find(topic, index)
         if not ACKS_ALL <= self.request.acks <= 1:
             raise KafkaError(Error.INVALID_REQUIRED_ACKS, f"acks={self.request.acks} is invalid: it must be 0, 1 or -1")
         if hosted.topic in INTERNAL_TOPICS and not self._may_write_internal:
@@ -104,9 +166,15 @@ def refuse_all(request: ProduceRequest, error: KafkaError) -> Answers:
     return [(topic, [refused(index, error) for index, _ in batches]) for topic, batches in request.topics]
 
 
-def refused(index: int, error: KafkaError) -> PartitionAnswer:
+def refused(index: int, error: KafkaError, hosted: HostedPartition | None = None) -> PartitionAnswer:
+    """`hosted` is the partition whose log refused the batch, if it came that far. Clients are then told where the log
+    starts, except with some errors."""
     answer = PartitionAnswer(index)
-    answer.error, answer.message = error.error, error.message
+    answer.refuse(error)
+    if isinstance(error, RecordsRefusedError):
+        answer.record_errors = error.record_errors
+    if hosted is not None and error.error not in ERRORS_WITHOUT_LOG_START and not isinstance(error, NotOneBatchError):
+        answer.log_start = hosted.log.log_start_offset
     return answer
 
 

@@ -77,12 +77,16 @@ async def append_piece(environment: ProduceEnvironment, piece: m.ProduceRequest,
     appending = Appending(environment, version, request, may_write_internal=caller.client_id == ADMIN_CLIENT)
     verifies = environment.settings.config.transaction_partition_verification_enable
     try:
-        transactional = begin(request, version, appending.find_writable, verifies=verifies)
+        transactional = begin(request, version, appending.find, verifies=verifies)
     except KafkaError as error:
         return answer_to(piece, refuse_all(request, error))
     if transactional is not None and transactional.unverified:
         await transactional.ask_coordinator(environment.transactions, version)
-    answers = appending.append_all(transactional)
+    if appending.must_open_batches():
+        async with appending.opened() as verdicts:
+            answers = appending.append_all(transactional, verdicts)
+    else:
+        answers = appending.append_all(transactional)
     partitions = [answer for _, of_topic in answers for answer in of_topic]
     if request.acks == 0:
         require_success(partitions)
@@ -190,6 +194,10 @@ def partition_answer(answer: PartitionAnswer) -> m.ProduceResponse.PartitionProd
         base_offset=answer.base_offset,
         log_append_time_ms=answer.log_append_time,
         log_start_offset=answer.log_start,
+        record_errors=[
+            m.ProduceResponse.BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=reason)
+            for number, reason in answer.record_errors
+        ],
         error_message=answer.message,
     )
     if answer.leader is not None:

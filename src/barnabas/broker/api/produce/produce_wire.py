@@ -17,6 +17,9 @@ from barnabas.protocol.errors import Error
 from barnabas.protocol.varint import read_uvarint, write_uvarint
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.protocol.errors import KafkaError
     from barnabas.replication.hosted import HostedPartition
 
 FIRST_VERSION_WITH_LOG_START = 5
@@ -34,6 +37,7 @@ _INDEX_AND_LENGTH = Struct(">ii")
 _ANSWER_V3 = Struct(">ihqq")
 _ANSWER_V5 = Struct(">ihqqq")
 _FRAME = Struct(">ii")
+_CLASSIC_TEXT_BYTES_MAX = (1 << 15) - 1
 PARTITIONS_AT_ONCE = 250
 """Of a request that is read and appended in one go. The first batch in a partition opens its files, which takes a tenth
 of a millisecond."""
@@ -74,12 +78,15 @@ class PartitionAnswer:
         "log_append_time",
         "log_start",
         "message",
+        "record_errors",
     )
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.error: int = Error.NONE
         self.message: str | None = None
+        self.record_errors: Sequence[tuple[int, str]] = ()
+        """Numbers of records in the batch, and what is wrong with each."""
         self.base_offset = -1
         self.log_append_time = -1
         self.log_start = -1
@@ -90,6 +97,9 @@ class PartitionAnswer:
         self.leader: tuple[int, int] | None = None
         """The partition's leader and its epoch, if the client asked the wrong broker."""
         self._is_settled = False
+
+    def refuse(self, error: KafkaError) -> None:
+        self.error, self.message = error.error, error.message
 
     def settle(self) -> bool:
         """Whether the outcome of the batch is known: all in-sync replicas have it, or the answer has an error."""
@@ -235,13 +245,20 @@ def write_classic(out: bytearray, version: int, answers: Answers) -> None:
                 continue
             out += _ANSWER_V5.pack(a.index, a.error, a.base_offset, a.log_append_time, a.log_start)
             if version >= FIRST_VERSION_WITH_MESSAGES:
-                out += b"\0\0\0\0"
-                if a.message is None:
-                    out += b"\xff\xff"
-                else:
-                    text = a.message.encode()
-                    out += _I16.pack(len(text)) + text
+                out += _I32.pack(len(a.record_errors))
+                for number, reason in a.record_errors:
+                    out += _I32.pack(number)
+                    write_classic_text(out, reason)
+                write_classic_text(out, a.message)
     out += b"\0\0\0\0"
+
+
+def write_classic_text(out: bytearray, text: str | None) -> None:
+    if text is None:
+        out += b"\xff\xff"
+    else:
+        data = text.encode()[:_CLASSIC_TEXT_BYTES_MAX]
+        out += _I16.pack(len(data)) + data
 
 
 def write_flexible(out: bytearray, version: int, answers: Answers, tags: bytes) -> None:
@@ -276,18 +293,25 @@ class AnswerWriter:
         if answer.message is None and answer.leader is None:
             out += NO_ERRORS
             return
-        out.append(1)
+        write_uvarint(out, len(answer.record_errors) + 1)
+        for number, reason in answer.record_errors:
+            out += _I32.pack(number)
+            self._add_text(reason)
+            out += NO_TAGS
         if answer.message is None:
             out.append(0)
         else:
-            text = answer.message.encode()
-            write_uvarint(out, len(text) + 1)
-            out += text
+            self._add_text(answer.message)
         if answer.leader is None:
             out.append(0)
         else:
             out.append(1)
             write_leader(out, CURRENT_LEADER_TAG, answer.leader)
+
+    def _add_text(self, text: str) -> None:
+        data = text.encode()
+        write_uvarint(self.out, len(data) + 1)
+        self.out += data
 
     def end_topic(self) -> None:
         self.out.append(0)

@@ -74,6 +74,7 @@ def an_environment(hosting: Hosting, flusher: SlowDisk) -> ProduceEnvironment:
         replicas=hosting.replicas,
         lanes=cast("Any", SimpleNamespace(get=lambda *_: None)),
         transactions=unused,
+        opener=unused,
         flusher=cast("Any", flusher),
         purgatory=hosting.purgatory,
         settings=cast("Any", SimpleNamespace(config=hosting.config)),
@@ -88,7 +89,7 @@ def test_a_waiting_write_keeps_no_bytes_of_its_request(tmp_path: Path, waits_for
         await hosting.follow(a_topic("t") if waits_for == "the disk" else COPIED_ELSEWHERE)
         (hosted,) = hosting.replicas
         if waits_for == "the disk":
-            hosted.log.config = TopicConfig(flush_messages=1)
+            hosted.reconfigure(TopicConfig(flush_messages=1))
         flusher = SlowDisk()
         connection = Line()
         frame = a_request()
@@ -109,7 +110,7 @@ def test_a_write_whose_client_left_while_it_was_synced_does_not_wait_for_replica
         hosting.open()
         await hosting.follow(COPIED_ELSEWHERE)
         (hosted,) = hosting.replicas
-        hosted.log.config = TopicConfig(flush_messages=1)
+        hosted.reconfigure(TopicConfig(flush_messages=1))
         flusher = SlowDisk()
         connection = Line()
         produce(an_environment(hosting, flusher), cast("Any", connection), VERSION, memoryview(a_request()), 0)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from barnabas.broker.api.environments import ProduceEnvironment
+from barnabas.broker.api.produce.batch_opener import BatchOpener
 from barnabas.broker.api.produce.produce import produce
 from barnabas.broker.api.produce.produce_lanes import Lanes
 from barnabas.log.append_batches import EndMarker
@@ -22,6 +23,7 @@ from barnabas.replication.hosted import HostedPartition
 from barnabas.replication.partition import BrokerId, LeaderEpoch, PartitionState
 from barnabas.testing.clock import ManualClock
 from barnabas.testing.disk import SimulatedDisk
+from barnabas.testing.processes import InlineProcesses
 from tests.unit.log.logs import create, idempotent, read_records
 from tests.unit.net.test_connection import run, until
 
@@ -109,6 +111,7 @@ class Desk:
             replicas=replicas,
             lanes=Lanes(replicas),
             transactions=cast("Any", self.coordinator),
+            opener=BatchOpener(InlineProcesses(), clock),
             flusher=unused,
             purgatory=unused,
             settings=cast("Any", SimpleNamespace(config=config)),
