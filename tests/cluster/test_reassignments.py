@@ -8,7 +8,6 @@ import kafka
 import pytest
 
 from barnabas.protocol.errors import Error
-from barnabas.testing.cluster_processes import Cluster
 from tests.clients.conftest import LIBRARIES
 from tests.cluster.clusters import (
     QUICK,
@@ -23,6 +22,7 @@ from tests.cluster.clusters import (
     wait_until,
 )
 from tests.cluster.writers import require_each_once, wait_until_on, writing
+from tests.nodes import Cluster
 from tests.wire.connection import Connection
 from tests.wire.test_reassignments import alter, outcomes, under_way
 

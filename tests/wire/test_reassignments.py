@@ -112,3 +112,10 @@ def test_without_any_time_the_controller_is_not_asked(connection: Connection, wi
 def test_nothing_is_listed_for_what_does_not_exist(connection: Connection, wire_topic: Topic) -> None:
     assert under_way(connection, {}) == {}
     assert under_way(connection, {"no-such-topic": [0], wire_topic.name: [0, 7, -1]}) == {}
+
+
+def test_very_many_topics_may_be_asked_for_at_once(connection: Connection, wire_topic: Topic) -> None:
+    """More than are read in one go."""
+    assert (
+        under_way(connection, {wire_topic.name: [0], **{f"no-topic-{number}": [0, 1] for number in range(2000)}}) == {}
+    )

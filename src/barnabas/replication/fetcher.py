@@ -7,7 +7,7 @@ whose log end, epoch or log start changed since they were last named, and those 
 Partitions come and go while a request is under way. Each is a `FollowedPartition`, made anew for each leader epoch;
 what an answer says of a partition counts only if it is still the one that was asked for, at the offset that was asked
 for. So whatever was decided meanwhile is never undone by an answer that is late. A log that was cut is not written
-before the cut is settled, whoever cut it; what comes for it until then is asked for again.
+before the cut is settled, whatever cut it; what comes for it until then is asked for again.
 
 A leader lets a request wait until it has news. A partition that comes meanwhile must not wait with it, for its leader
 may have been elected a moment ago, and producers wait for this follower. So the next request of the session follows on
@@ -428,7 +428,7 @@ class ReplicaFetcher:
     def _take(self, followed: FollowedPartition, fetched: FetchedPartition) -> None:
         hosted = followed.hosted
         if fetched.error:
-            refusal = KafkaError(Error(fetched.error), f"broker {self.leader_id} does not send {hosted}")
+            refusal = KafkaError(Error(fetched.error), f"broker {self.leader_id} refused to send {hosted}")
             self._delay_refused(followed, refusal)
             return
         try:
@@ -450,14 +450,14 @@ class ReplicaFetcher:
         offset = truncation_offset(leaders, EpochEnd(*log.end_offset_for_epoch(leaders.epoch)), log.log_end_offset)
         if offset < hosted.state.high_watermark.offset:
             logger.warning(
-                "%s is cut to offset %d, below its high watermark %d: its leader, broker %d, does not have the rest",
+                "truncating %s to %d, below its high watermark %d: its leader, broker %d, does not have the rest",
                 hosted,
                 offset,
                 hosted.state.high_watermark.offset,
                 self.leader_id,
             )
         elif offset < log.log_end_offset:
-            logger.info("%s is cut from offset %d to %d, as its leader has it", hosted, log.log_end_offset, offset)
+            logger.info("truncating %s from %d to %d to match its leader", hosted, log.log_end_offset, offset)
         # Even where nothing is cut: the epoch of the last record may be another now.
         self._unsent[followed] = None
         hosted.truncate(offset)
@@ -519,7 +519,7 @@ class ReplicaFetcher:
         if place is None:
             return
         logger.warning(
-            "%s ends at offset %d here, its leader's log has %d to %d: it goes on at %d",
+            "%s ends at offset %d here, its leader's log has %d to %d: resuming at offset %d",
             hosted,
             own_end,
             leader_start,

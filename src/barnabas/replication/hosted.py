@@ -1,16 +1,21 @@
-"""A partition that this node hosts: what the leader knows of it, its log, and who waits for it to grow."""
+"""A partition that this node hosts: what the leader knows of it, its log, and the requests that wait for it to grow."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.log.append_batches import new_tuple
+from barnabas.log.batch_opening import opening_rules
 from barnabas.log.segments.segment_list import UNRESOLVED, LogPosition
+from barnabas.metadata.topic_names import INTERNAL_TOPICS
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
     from barnabas.config.topic_config import TopicConfig
     from barnabas.log.append_batches import Appended, EndMarker
+    from barnabas.log.batch_opening import OpeningRules
+    from barnabas.log.cleaning.log_cleaning import CleanedSegment
+    from barnabas.log.cleaning.swap import Cleaning
     from barnabas.log.partition_log import PartitionLog
     from barnabas.log.producers.producer_state import Verification
     from barnabas.net.purgatory import Purgatory, Watchers
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
 ACKS_ALL = -1
 TO_HIGH_WATERMARK = -1
 """The offset of a deletion of all that is committed."""
+NEVER_FLUSH = (1 << 63) - 1
 
 
 class Subscriber(Protocol):
@@ -37,20 +43,32 @@ class CopyingSubscriber(Subscriber, Protocol):
     def mark_high_watermark(self) -> None: ...
 
 
+class Opening(Protocol):
+    """A request whose batches are opened before they are appended, in the order in which such requests came."""
+
+    def has_come_first(self) -> None:
+        """Nobody before it has anything to append to the partition any more."""
+        ...
+
+
 class HostedPartition:
     """`watchers` are requests that wait for this partition now; `subscribers` follow it from one request to the next.
     Both are told of every change by `notify`. Those of followers (`copying`) are told of every append, too."""
 
     __slots__ = (
+        "bytes_out",
         "copying",
         "copying_watchers",
         "cuts",
         "deletion_watchers",
         "index",
+        "is_plain",
         "is_removed",
         "isr_changes",
         "log",
         "offline_reason",
+        "opening_rules",
+        "openings",
         "purgatory",
         "settled_cuts",
         "state",
@@ -83,6 +101,8 @@ class HostedPartition:
         self.copying: dict[CopyingSubscriber, None] = {}
         self.isr_changes: IsrChanges | None = None
         """Where it says who is to be in sync, if the node is one of several."""
+        self.bytes_out = 0
+        """What consumers have been sent from here."""
         self.is_removed = False
         self.offline_reason: str | None = None
         """Why nobody is served: the data folder has failed, or what was cut off the log could not be settled."""
@@ -90,6 +110,14 @@ class HostedPartition:
         """How often something was cut off the log."""
         self.settled_cuts = 0
         """How many of these are on the device, and in the checkpoint of recovery points."""
+        self.openings: dict[Opening, None] = {}
+        """Who has batches for this partition in a worker process, or will append some that were; first come, first
+        served."""
+        self.opening_rules: OpeningRules | None = opening_rules(log.config)
+        """How a client's batches are opened before they are appended; None: not at all."""
+        self.is_plain = False
+        """Whether a client's batches go straight to the log, and are acknowledged without a sync."""
+        self._look_whether_plain()
         state.min_insync_replicas = log.config.min_insync_replicas
         log.high_watermark_moved(state.high_watermark.offset)
 
@@ -117,6 +145,44 @@ class HostedPartition:
         appended = self.log.append_as_leader(batch, state.leader_epoch, verification, now_ms)
         self._grew()
         return appended
+
+    def append_opened(
+        self, batch: memoryview, max_timestamp: int, acks: int, verification: Verification | None
+    ) -> Appended:
+        """As `append`, for a batch that was opened and found good."""
+        state = self.state
+        if state.leader_id != state.local_id:
+            raise self._not_leader()
+        if acks == ACKS_ALL:
+            state.require_in_sync()
+        appended = self.log.append_opened(batch, max_timestamp, state.leader_epoch, verification)
+        self._grew()
+        return appended
+
+    def begin_opening(self, opening: Opening) -> None:
+        """From now on, nobody's batch is appended before those of this request, except those of openings that have
+        begun before it."""
+        self.openings[opening] = None
+        self.is_plain = False
+
+    def is_first(self, opening: Opening) -> bool:
+        return next(iter(self.openings)) is opening
+
+    def end_opening(self, opening: Opening) -> None:
+        was_first = self.is_first(opening)
+        del self.openings[opening]
+        if not self.openings:
+            self._look_whether_plain()
+        elif was_first:
+            next(iter(self.openings)).has_come_first()
+
+    def _look_whether_plain(self) -> None:
+        self.is_plain = (
+            self.opening_rules is None
+            and not self.openings
+            and self.log.config.flush_messages == NEVER_FLUSH
+            and self.topic not in INTERNAL_TOPICS
+        )
 
     def append_as_coordinator(self, batch: bytearray) -> int:
         """Writes a batch that a coordinator of this node made, and returns its last offset. Raises `KafkaError` with
@@ -308,10 +374,25 @@ class HostedPartition:
         self.state.log_end = self.state.high_watermark = self.log.end_position
         self.notify()
 
+    # ── in another data folder ───────────────────────────────────────────────────────────────────────────────
+
+    def replace_log(self, log: PartitionLog) -> None:
+        """Goes on with a copy of the log, in which the same offsets lie elsewhere."""
+        assert log.log_end_offset == self.log.log_end_offset, "nothing is lost on the way"
+        state = self.state
+        self.log = log
+        state.log_end = log.end_position
+        state.high_watermark = LogPosition.unresolved(state.high_watermark.offset)
+        for follower in state.followers.values():
+            if follower.end is not None:
+                follower.end = LogPosition.unresolved(follower.end.offset)
+
     # ── chores ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def reconfigure(self, config: TopicConfig) -> None:
         self.log.config = config
+        self.opening_rules = opening_rules(config)
+        self._look_whether_plain()
         state = self.state
         if state.min_insync_replicas != config.min_insync_replicas:
             state.min_insync_replicas = config.min_insync_replicas
@@ -326,6 +407,15 @@ class HostedPartition:
         if count:
             self.notify()
         return count
+
+    def swap_in(self, cleaning: Cleaning, cleaned: CleanedSegment) -> Cleaning:
+        """Puts a cleaned segment in place of those whose records it holds. The cleaning goes on with the one that is
+        returned. Raises KafkaError."""
+        goes_on = self.log.swap_in(cleaning, cleaned)
+        if self.state.high_watermark.segment in cleaned.replaces:
+            # It was at the end of a segment that is another one now.
+            self.state.high_watermark = LogPosition.unresolved(self.state.high_watermark.offset)
+        return goes_on
 
     def must_flush(self) -> bool:
         """Whether `flush.messages` asks for a sync before what was just written is acknowledged."""

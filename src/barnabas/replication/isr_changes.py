@@ -1,19 +1,19 @@
-"""Who is to be in sync, as the leaders on this node propose it to the controller: AlterPartition.
+"""Which replicas are to be in sync, as the leaders on this node propose it to the controller: AlterPartition.
 
 Proposals of all partitions that wait go together in one request, and one request is under way at a time. It is tried
 until there is an answer: a leader whose proposal may have been carried out can do nothing else. Metadata that comes
 meanwhile settles proposals, too, and then their answers count for nothing (`PartitionState.proposal_accepted`).
 
-A follower that stopped to fetch has to be noticed. So every half of `replica.lag.time.max.ms` the partitions are
-looked at to which something was written that not everybody in sync had by the time of the last look, or that is not
-committed yet. The others need none: nobody lags behind in a partition that rests.
+A follower that stopped to fetch has to be noticed. So every half of `replica.lag.time.max.ms` the leader looks at the
+partitions that have records which some replica in sync lacked at the last look, or which are not committed yet. The
+others need no look: no replica lags behind in a partition without new records.
 
 Nor does a follower that has everything say so again. If it could not be proposed, because it was fenced or another
 proposal was under way, its partition is kept among the candidates, and looked at when that may have changed.
 
 A high watermark may wait for a follower outside the ISR, because it is proposed or may join soon. If that follower
-never comes, whoever is in sync may have everything already and not fetch it again. So the high watermark is moved when
-a proposal is refused, when brokers change, and at each look.
+never comes, the replicas in sync may have everything already and not fetch it again. So the high watermark is moved
+when a proposal is refused, when brokers change, and at each look.
 """
 
 from __future__ import annotations
@@ -71,6 +71,9 @@ class IsrChanges:
         self._sending: asyncio.Task[None] | None = None
         self._next_look: asyncio.TimerHandle | None = None
         self._is_closed = False
+        self.shrunk = 0
+        self.expanded = 0
+        """How often replicas left the in-sync ones, and joined them."""
 
     def watch(self, hosted: HostedPartition) -> None:
         """Something was written that others do not have yet: if they do not get it in time, they have to leave, or are
@@ -221,10 +224,13 @@ class IsrChanges:
         self, hosted: HostedPartition, proposal: IsrProposal, answer: m.AlterPartitionResponse.PartitionData
     ) -> None:
         state, now_ms = hosted.state, hosted.monotonic_ms()
+        isr_before = len(state.isr)
         has_moved = state.proposal_accepted(
             proposal, answer.leader_epoch, answer.partition_epoch, map(BrokerId, answer.isr), now_ms
         )
         hosted.isr_changed(has_moved=has_moved)
+        self.expanded += len(state.isr) > isr_before
+        self.shrunk += len(state.isr) < isr_before
         self._consider_again(hosted)
         if hosted.isr_changes is self and not self._is_closed:
             # Whoever caught up while it was expelled has nothing to fetch any more, and so does not ask again.

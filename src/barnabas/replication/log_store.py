@@ -6,41 +6,55 @@ fewest are, but not into a folder that is cordoned as long as there is another. 
 folder and its checkpoints as they are: it stays offline until the next start, and its data folder is not marked as
 cleanly closed.
 
-A data folder whose device failed is offline until the next start, with all its logs: nothing is written there any
-more, neither checkpoints nor the mark of a clean end, so that the next start checks what is really on the device. One
-that could not be used from the start is offline too. Nobody knows which logs are in it, so no log is made in place of
-one that may be there.
+A data folder whose device failed is offline until the next start, with all its logs: nothing is written there any more,
+neither checkpoints nor the mark of a clean end, so that the next start checks what is really on the device. One that
+could not be used from the start is offline too. It is not known which logs are in it, so no log is made in place of one
+that may be there.
 
 The folder of a log whose topic is gone is renamed, so that its name is free again. If that fails, a chore tries it
-again, and so does whoever needs a log of that name. A failure of one log, or in one data folder, does not affect
+again, and so does any code that needs a log of that name. A failure of one log, or in one data folder, does not affect
 others.
+
+A log that moves to another data folder has a copy there, its *future log*, in a folder of its own name
+(`replication/replica_moves`). Of what a start finds of the same partition, the log with the newest records is it: a
+copy that has more than the log had taken its place when the node was killed. Any other copy is completed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections import Counter
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.log.folder.checkpoints import TopicPartition
-from barnabas.log.folder.data_dir import log_start_offsets_of, recovery_points_of, unreplicated_offsets_of
-from barnabas.metadata.image import UNASSIGNED_DIRECTORY
-from barnabas.protocol.errors import KafkaError
+from barnabas.log.folder.data_dir import (
+    first_dirty_offsets_of,
+    log_start_offsets_of,
+    recovery_points_of,
+    unreplicated_offsets_of,
+)
+from barnabas.metadata.image import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
+from barnabas.protocol.errors import Error, KafkaError
 from barnabas.replication.failures import Failures
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
     from barnabas.config.topic_config import TopicConfig
+    from barnabas.log.flush import Flush
     from barnabas.log.folder.data_dir import DataDir, OpenedPartitions
     from barnabas.log.partition_log import PartitionLog
     from barnabas.ports import Threads
     from barnabas.protocol.uuids import Uuid
 
 logger = logging.getLogger("barnabas.logs")
+
+PREFERENCES_MAX = 10_000
+"""Names of partitions that do not exist, with the data folders that they are to be made in."""
 
 
 class OpenDir(NamedTuple):
@@ -72,6 +86,16 @@ class _Doomed(NamedTuple):
     folder: str
 
 
+class _Syncing(NamedTuple):
+    threads: Threads
+    threads_per_dir: int
+
+
+def newness(log: PartitionLog) -> tuple[int, int]:
+    """Of two logs of a partition on one node, the one with the newer records was in use last."""
+    return log.latest_epoch, log.log_end_offset
+
+
 class LogStore:
     """Used on the broker's event loop, except `open`, `create` and `close`, which block and are called in a thread
     while nothing else is."""
@@ -90,6 +114,8 @@ class LogStore:
         self._run_in_thread = run_in_thread
         self._on_roll = on_roll
         self._is_open = False
+        self._syncing: _Syncing | None = None
+        """With what logs are synced at the end; known once they are open."""
         self.on_failed_dir: Callable[[DataDir, OSError], None] | None = None
         """Called once for each data folder that fails, in the middle of whatever noticed it."""
         self._failed: dict[DataDir, OSError] = {}
@@ -97,8 +123,12 @@ class LogStore:
         """More than one if a topic was created again while the data folder of its predecessor was offline."""
         self._returned: dict[TopicPartition, PartitionLog] = {}
         self._broken: dict[TopicPartition, _Broken] = {}
+        self._futures: dict[TopicPartition, list[PartitionLog]] = {}
+        """Copies that were found at start."""
         self._logs: dict[PartitionLog, DataDir] = {}
-        self._high_watermarks: dict[TopicPartition, int] = {}
+        self._high_watermarks: dict[DataDir, dict[TopicPartition, int]] = {}
+        self._preferred: dict[TopicPartition, Uuid] = {}
+        """The data folders that were asked for, for logs that do not exist yet."""
         self._in_the_way: dict[PartitionLog, Callable[[], None]] = {}
         """Logs whose topic is gone but whose folder still has its name, with the function that renames it."""
         self._doomed: list[_Doomed] = []
@@ -144,15 +174,19 @@ class LogStore:
             epochs.append(-1 if epoch is None else epoch)
             if epoch is None and opened.logs:
                 logger.info("%s was not closed cleanly: its %d logs were checked", data_dir.path, len(opened.logs))
-            self._high_watermarks |= high_watermarks
+            self._high_watermarks[data_dir] = high_watermarks
             self._take_in(opened, data_dir)
         self._is_open = True
+        self._syncing = _Syncing(threads, threads_per_dir)
         return -1 if self._unusable or self._failed else min(epochs)
 
     def _take_in(self, opened: OpenedPartitions, data_dir: DataDir) -> None:
         for partition, log in opened.logs.items():
             self.adopt(log, data_dir)
             self._found.setdefault(partition, []).append(log)
+        for log in opened.futures:
+            self.adopt(log, data_dir)
+            self._futures.setdefault(TopicPartition(log.topic, log.partition), []).append(log)
         for partition, error in opened.failures.items():
             logger.error("%s stays offline, its log cannot be opened: %s", partition, error)
             self._broken[partition] = _Broken(data_dir, error)
@@ -195,6 +229,31 @@ class LogStore:
     def cordoned_ids(self) -> list[Uuid]:
         return [directory_id for directory_id, data_dir in self._dirs if self.is_cordoned(data_dir)]
 
+    # ── data folders that are asked for ──────────────────────────────────────────────────────────────────────
+
+    def find_dir(self, path: str) -> OpenDir:
+        """The data folder at an absolute path. Raises KafkaError if there is none, or it takes no more logs."""
+        found = next((each for each in self._dirs if os.path.abspath(each.data_dir.path) == path), None)
+        if found is None and all(os.path.abspath(each.path) != path for each in self._unusable):
+            raise KafkaError(Error.LOG_DIR_NOT_FOUND, f"Log dir {path} is not found in the config.")
+        if found is None or found.data_dir in self._failed:
+            raise KafkaError(Error.KAFKA_STORAGE_ERROR, f"Log directory {path} is offline")
+        if self.is_cordoned(found.data_dir):
+            raise KafkaError(Error.INVALID_REPLICA_ASSIGNMENT, f"Log directory {path} is cordoned")
+        return found
+
+    def prefer(self, partition: TopicPartition, directory: Uuid) -> None:
+        """If a log is made for this partition, it is to be made there. So much is remembered of names that may never
+        come that nobody can fill the memory with them."""
+        self._preferred.pop(partition, None)
+        if len(self._preferred) >= PREFERENCES_MAX:
+            del self._preferred[next(iter(self._preferred))]
+        self._preferred[partition] = directory
+
+    def take_preference(self, partition: TopicPartition, directory: Uuid) -> Uuid:
+        """The data folder for a log that is made now, of which the metadata says that it is in this one."""
+        return self._preferred.pop(partition, directory)
+
     # ── where logs are ───────────────────────────────────────────────────────────────────────────────────────
 
     def folder_of(self, log: PartitionLog) -> DataDir | None:
@@ -231,6 +290,9 @@ class LogStore:
         for log in lost:
             del self._logs[log]
             name = TopicPartition(log.topic, log.partition)
+            if log.is_future:
+                self._futures[name] = [other for other in self._futures.get(name, ()) if other is not log]
+                continue
             self._broken[name] = _Broken(data_dir, error, log.topic_id)
             self._returned.pop(name, None)
             if name in self._found:
@@ -255,23 +317,67 @@ class LogStore:
 
     # ── what the replica manager asks ────────────────────────────────────────────────────────────────────────
 
-    def claim(self, topic: str, topic_id: Uuid, partition: int) -> PartitionLog | None:
-        """The log found on disk at start for this partition, handed out once. One of an older topic of the same name is
-        renamed; raises KafkaError if that fails."""
+    def claim(
+        self, topic: str, topic_id: Uuid, partition: int, directory: Uuid = UNASSIGNED_DIRECTORY
+    ) -> PartitionLog | None:
+        """The log found on disk at start for this partition, handed out once. The metadata says that it is in the data
+        folder with the id `directory`. One of an older topic of the same name is renamed; raises KafkaError if that
+        fails."""
         name = TopicPartition(topic, partition)
         returned = self._returned.pop(name, None)
-        candidates = [] if returned is None else [returned]
-        if not candidates:
-            candidates = self._found.pop(name, [])
-        mine = next((log for log in candidates if log.topic_id == topic_id), None)
-        for log in candidates:
-            if log is not mine:
-                self._set_aside(log)
+        found = self._found.pop(name, []) if returned is None else [returned]
+        mine = self._newest(found, topic_id, directory)
+        future = self._newest(self._futures.pop(name, []), topic_id, directory)
+        if future is not None and self._is_in_place_of(future, mine, directory):
+            try:
+                future.come_into_place()
+            except KafkaError:
+                self._found[name] = [] if mine is None else [mine]
+                self._futures[name] = [future]
+                raise
+            logger.warning("%s: using the copy in %s as the log", name, self._logs[future].path)
+            if mine is not None:
+                self.discard(mine, mine.clock.now_ms())
+            return future
+        if future is not None:
+            self._futures[name] = [future]
         if mine is not None:
             return mine
-        for other in [other for other in self._in_the_way if other.name == str(name)]:
-            self._rename_again(other)
+        self._make_way(str(name))
         return None
+
+    def _make_way(self, name: str) -> None:
+        for other in [other for other in self._in_the_way if other.name == name]:
+            self._rename_again(other)
+
+    def _newest(self, candidates: list[PartitionLog], topic_id: Uuid, directory: Uuid) -> PartitionLog | None:
+        """Of the logs that were found for a partition, the one of its topic. If a kill has left several, the one with
+        the newest records has all of them, and the others go. Those of other topics are set aside."""
+        mine = [log for log in candidates if log.topic_id == topic_id]
+        for log in candidates:
+            if log.topic_id != topic_id:
+                self._set_aside(log)
+        if not mine:
+            return None
+        newest = max(mine, key=lambda log: (newness(log), self.directory_of(log) == directory))
+        for log in mine:
+            if log is not newest:
+                logger.warning("%s in %s is an outdated copy of the log; deleting it", log.name, log.folder)
+                self.discard(log, log.clock.now_ms())
+        return newest
+
+    def _is_in_place_of(self, future: PartitionLog, mine: PartitionLog | None, directory: Uuid) -> bool:
+        """Whether a copy that was found is the log by now: its folder was to be renamed when the node was killed."""
+        is_meant = self.directory_of(future) == directory
+        is_unsaid = directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)
+        if mine is not None:
+            return (is_meant or is_unsaid) and newness(future) > newness(mine)
+        return is_meant or (is_unsaid and not self.offline_paths)
+
+    def take_future(self, topic: str, topic_id: Uuid, partition: int) -> PartitionLog | None:
+        """The copy of this partition's log that was found at start and is to be completed, handed out once."""
+        found = self._futures.pop(TopicPartition(topic, partition), [])
+        return next((log for log in found if log.topic_id == topic_id), None)
 
     def give_back(self, log: PartitionLog) -> None:
         """A log that was handed out cannot be served for now: it can be claimed again."""
@@ -279,9 +385,12 @@ class LogStore:
 
     def discard_returned(self, topic: str, partition: int, now_ms: int) -> None:
         """The topic is deleted: if a log was given back, nobody claims it any more."""
-        log = self._returned.pop(TopicPartition(topic, partition), None)
+        name = TopicPartition(topic, partition)
+        log = self._returned.pop(name, None)
         if log is not None:
             self.discard(log, now_ms)
+        for future in self._futures.pop(name, ()):
+            self.discard(future, now_ms)
 
     def choose(self, directories: Iterable[Uuid]) -> list[DataDir]:
         """A folder for each of several new logs: the one with this id, else where the fewest logs are, those that are
@@ -306,6 +415,7 @@ class LogStore:
                 if data_dir in stale:
                     await self._run_in_thread(data_dir.write_log_start_offsets, log_start_offsets_of(logs))
                     await self._run_in_thread(data_dir.write_recovery_points, recovery_points_of(logs))
+                    await self._run_in_thread(data_dir.write_first_dirty_offsets, first_dirty_offsets_of(logs))
 
     def create(
         self, data_dir: DataDir, topic: str, topic_id: Uuid, partition: int, config: TopicConfig
@@ -313,9 +423,25 @@ class LogStore:
         """Makes the files of a new log. To be handed to `adopt` on the event loop."""
         return data_dir.create_partition(TopicPartition(topic, partition), topic_id, config)
 
+    def create_future(
+        self, data_dir: DataDir, topic: str, topic_id: Uuid, partition: int, config: TopicConfig
+    ) -> PartitionLog:
+        """The same for a copy of a log that is in another data folder."""
+        return data_dir.create_future(TopicPartition(topic, partition), topic_id, config)
+
+    def replace(self, log: PartitionLog, future: PartitionLog, now_ms: int) -> None:
+        """A copy that has everything takes the place of a log, which is discarded. Raises KafkaError with nothing
+        changed."""
+        self._make_way(log.name)
+        future.come_into_place()
+        future.inherit(log)
+        self.discard(log, now_ms)
+
     def high_watermark_of(self, log: PartitionLog) -> int:
         """The high watermark as last checkpointed, within the log."""
-        checkpointed = self._high_watermarks.get(TopicPartition(log.topic, log.partition), log.log_start_offset)
+        data_dir = self._logs.get(log)
+        in_dir = {} if data_dir is None else self._high_watermarks.get(data_dir, {})
+        checkpointed = in_dir.get(TopicPartition(log.topic, log.partition), log.log_start_offset)
         return max(log.log_start_offset, min(checkpointed, log.log_end_offset))
 
     def discard(self, log: PartitionLog, now_ms: int) -> None:
@@ -333,7 +459,9 @@ class LogStore:
     def set_unclaimed_aside(self) -> None:
         """Renames logs on disk that belong to no topic of the cluster: they are kept, but no later start opens them."""
         found, self._found = self._found, {}
-        for logs in found.values():
+        # If a log is out of reach, its copy waits for it, until the next start at least.
+        copies = [] if self._unusable else [name for name in self._futures if name not in self._broken]
+        for logs in [*found.values(), *(self._futures.pop(name) for name in copies)]:
             for log in logs:
                 self._set_aside(log)
 
@@ -350,7 +478,7 @@ class LogStore:
         try:
             rename()
         except KafkaError as error:
-            logger.error("%s belongs to no topic but keeps its name until it can be renamed: %s", log.name, error)
+            logger.error("%s belongs to no topic but could not be renamed; will retry: %s", log.name, error)
             self._in_the_way[log] = rename
 
     def _rename_again(self, log: PartitionLog) -> None:
@@ -383,7 +511,8 @@ class LogStore:
 
     async def lower_recovery_points(self, truncated: Iterable[PartitionLog]) -> dict[PartitionLog, OSError]:
         """Call it when logs were truncated, before they grow again: a start after a crash trusts what lies before the
-        recovery points on file. Returns the logs for which that cannot be written, and why."""
+        recovery points on file, and takes what lies before the first dirty offsets for clean. Returns the logs for
+        which that cannot be written, and why."""
         refused: dict[PartitionLog, OSError] = {}
         async with self._checkpointing:
             too_high: dict[DataDir, list[PartitionLog]] = {}
@@ -391,15 +520,26 @@ class LogStore:
                 data_dir = self._logs.get(log)
                 if data_dir is None or data_dir in self._failed:
                     continue
-                if data_dir.recovery_point_on_file(TopicPartition(log.topic, log.partition)) > log.recovery_point:
+                name = TopicPartition(log.topic, log.partition)
+                if data_dir.recovery_point_on_file(name) > log.recovery_point or (
+                    data_dir.first_dirty_offset_on_file(name) or 0
+                ) > (log.first_dirty_offset or 0):
                     too_high.setdefault(data_dir, []).append(log)
             for data_dir, logs in self._logs_by_dir() if too_high else ():
                 if data_dir in too_high:
                     try:
                         await self._run_in_thread(data_dir.write_recovery_points, recovery_points_of(logs))
+                        await self._run_in_thread(data_dir.write_first_dirty_offsets, first_dirty_offsets_of(logs))
                     except OSError as error:
                         refused |= dict.fromkeys(too_high[data_dir], error)
         return refused
+
+    async def checkpoint_first_dirty_offset(self, cleaned: PartitionLog) -> None:
+        """A log was cleaned, and what came of it is on the device. Raises OSError."""
+        async with self._checkpointing:
+            for data_dir, logs in self._logs_by_dir():
+                if self._logs.get(cleaned) is data_dir:
+                    await self._run_in_thread(data_dir.write_first_dirty_offsets, first_dirty_offsets_of(logs))
 
     async def checkpoint_log_starts(self) -> None:
         self._log_start_failures.begin_round()
@@ -453,7 +593,7 @@ class LogStore:
             return
         self.on_failed_dir = None
         for data_dir, logs in self._logs_by_dir():
-            failed = [log for log in logs if not _close(log)]
+            failed = self._close_logs(data_dir, logs)
             if (error := self._failed.get(data_dir)) is not None:
                 logger.error("%s has failed, and its logs are checked at the next start: %s", data_dir.path, error)
                 continue
@@ -470,11 +610,31 @@ class LogStore:
                     "cannot write the checkpoints of %s: its logs are checked at the next start", data_dir.path
                 )
 
+    def _close_logs(self, data_dir: DataDir, logs: Sequence[PartitionLog]) -> set[PartitionLog]:
+        """Closes the logs of a data folder. They are synced several at once: with half a dozen syncs for each that is
+        new, ten thousand would take minutes one after the other. Returns those that could not be closed."""
+        assert self._syncing is not None
+        failed: set[PartitionLog] = set()
+        flushes: dict[PartitionLog, Flush | None] = {}
+        for log in logs:
+            with _noting(log, failed):
+                flushes[log] = log.prepare_close()
+        threads, threads_max = self._syncing
+        needed = {log: flush for log, flush in flushes.items() if flush is not None}
+        not_synced = data_dir.sync_logs(needed, threads=threads, threads_max=threads_max)
+        for log, flush in flushes.items():
+            with _noting(log, failed):
+                if (error := not_synced.get(log)) is not None:
+                    raise log.sync_failed(error) from error
+                log.closed(flush)
+        return failed
 
-def _close(log: PartitionLog) -> bool:
+
+@contextmanager
+def _noting(log: PartitionLog, failed: set[PartitionLog]) -> Iterator[None]:
+    """What fails concerns this log, and not the others."""
     try:
-        log.close()
+        yield
     except Exception:
         logger.exception("cannot close %s", log.name)
-        return False
-    return True
+        failed.add(log)

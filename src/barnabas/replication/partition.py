@@ -6,13 +6,13 @@ offset below which every in-sync replica has every record: readers see no furthe
 acknowledged when the high watermark has passed it. With one replica it follows the log end at once; with more, each
 follower's fetch says how far that follower is (`Follower`), and the same rule decides.
 
-The controller decides who is in sync, the leader proposes. While a proposal is under way, nobody knows whether it has
-taken effect, so the leader reckons with the *maximal ISR*: a replica that is being admitted counts already, one that
-is being expelled counts still. A follower that has nearly caught up and may join is waited for as well, or else it
-would never reach a high watermark that runs ahead of it.
+The controller decides which replicas are in sync, the leader proposes. While a proposal is under way, the leader does
+not know whether it has taken effect, so the leader reckons with the *maximal ISR*: a replica that is being admitted
+counts already, one that is being expelled counts still. A follower that has nearly caught up and may join is waited for
+as well, or else it would never reach a high watermark that runs ahead of it.
 
-The high watermark stands still while the ISR is smaller than `min.insync.replicas`: so whoever is in the ISR, or was
-until it shrank below that, has every record that was ever committed.
+The high watermark stands still while the ISR is smaller than `min.insync.replicas`: so a replica that is in the ISR, or
+was until it shrank below that, has every record that was ever committed.
 
 Positions come in as values that carry an offset (the log adds segment and byte position to it, so that a reader
 needs no look-up for the common end of a range). Times are those of a clock that is never set back.

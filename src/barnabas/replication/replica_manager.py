@@ -7,8 +7,8 @@ failed may succeed, `removals` whenever partitions are removed, and `listeners` 
 
 What the metadata says of a partition decides what this node does with it: it leads it from where its log ends, in the
 epoch that begins there; or it copies it from another broker (`replica_fetchers`), after that broker has said how much
-of the log is right; or, while nobody leads, it waits. A node that is one of several needs a `ReplicationEnvironment`
-for that; without one it serves the partitions that it leads.
+of the log is right; or, while the partition has no leader, it waits. A node that is one of several needs a
+`ReplicationEnvironment` for that; without one it serves the partitions that it leads.
 
 If a disk fails while a log is created or claimed, only that partition is affected: it is offline, and `retry_offline`
 tries it again later. So it is if a partition is to be led here whose log was cut and that cannot be brought to the
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config.topic_config import LONG_MAX, TopicConfig, resolve_topic_config
 from barnabas.log.folder.checkpoints import TopicPartition
+from barnabas.metadata import versions
 from barnabas.metadata.image import NO_LEADER, ConfigResource, MetadataDelta, MetadataImage, ResourceType, TopicImage
 from barnabas.net.large_requests import Breather
 from barnabas.protocol.errors import Error, KafkaError
@@ -31,7 +32,7 @@ from barnabas.replication.fetch_wire import FetchLimits
 from barnabas.replication.fetcher import FetcherEnvironment, FetcherSettings
 from barnabas.replication.hosted import HostedPartition
 from barnabas.replication.isr_changes import IsrChanges
-from barnabas.replication.log_store import OfflineLogError
+from barnabas.replication.log_store import OfflineLogError, OpenDir
 from barnabas.replication.partition import NO_EPOCH, BrokerId, ClusterView, LeaderEpoch, PartitionState
 from barnabas.replication.replica_fetchers import ReplicaFetchers
 from barnabas.replication.throttle import DEFAULT_QUOTA_WINDOWS, QuotaWindows, ReplicationThrottle
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from barnabas.ports import Clock
     from barnabas.replication.isr_changes import Controller
     from barnabas.replication.log_store import LogStore
+    from barnabas.replication.replica_moves import ReplicaMoves
 
 logger = logging.getLogger("barnabas.replicas")
 
@@ -88,6 +90,7 @@ class ReplicaManager:
         purgatory: Purgatory,
         clock: Clock,
         run_in_thread: Callable[..., Awaitable[list[CreatedLog]]],
+        moves: ReplicaMoves,
         environment: ReplicationEnvironment | None = None,
         quota_windows: QuotaWindows = DEFAULT_QUOTA_WINDOWS,
     ) -> None:
@@ -135,6 +138,11 @@ class ReplicaManager:
         self._offline: dict[tuple[Uuid, int], str] = {}
         self.misplaced: dict[tuple[Uuid, int], Uuid] = {}
         """Partitions that are in another data folder than the metadata says, by topic id and index, with its id."""
+        self.on_misplaced: Callable[[], None] | None = None
+        """Called when there are some, other than by metadata."""
+        self.moves = moves
+        """Replicas on their way to other data folders."""
+        moves.on_place_changed = self._place_changed
         self._changing = asyncio.Lock()
 
     def __iter__(self) -> Iterator[HostedPartition]:
@@ -142,6 +150,21 @@ class ReplicaManager:
 
     def __len__(self) -> int:
         return sum(map(len, self._by_id.values()))
+
+    @property
+    def isr_shrinks(self) -> int:
+        return 0 if self._isr_changes is None else self._isr_changes.shrunk
+
+    @property
+    def isr_expands(self) -> int:
+        return 0 if self._isr_changes is None else self._isr_changes.expanded
+
+    def high_watermarks(self) -> dict[PartitionLog, int]:
+        """Of all logs that are in use, and of those that are copied to other data folders."""
+        offsets = {hosted.log: hosted.state.high_watermark.offset for hosted in self}
+        for hosted, future in self.moves.futures():
+            offsets[future] = min(hosted.state.high_watermark.offset, future.log_end_offset)
+        return offsets
 
     # ── look-ups ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -208,6 +231,7 @@ class ReplicaManager:
         """Brings the hosted partitions from the previous image to this one."""
         async with self._changing:
             self._image = image
+            self.moves.is_announcing = versions.supports_directories(image.features.metadata_version)
             await self._configure(config)
             self._follow_brokers(image, delta.changed_brokers)
             for topic in delta.deleted_topics:
@@ -229,9 +253,11 @@ class ReplicaManager:
         selector = config.replica_selector_class
         self.selects_by_rack = selector == RACK_AWARE_SELECTOR
         if selector not in (None, "", RACK_AWARE_SELECTOR, LEADER_SELECTOR):
-            logger.error("replica.selector.class %s is not known here: consumers read from leaders", selector)
+            logger.error("replica.selector.class %s is not supported; consumers will read from leaders", selector)
         self.leader_throttle.limit_bytes = config.leader_replication_throttled_rate
         self.follower_throttle.limit_bytes = config.follower_replication_throttled_rate
+        self.moves.throttle.limit_bytes = config.replica_alter_log_dirs_io_max_bytes_per_second
+        self.moves.copies_at_once = config.num_replica_alter_log_dirs_threads or len(config.log_dirs)
         if self._fetchers is not None and self._fetchers.fetchers_per_leader != config.num_replica_fetchers:
             self._fetchers.fetchers_per_leader = config.num_replica_fetchers
             breather = Breather()
@@ -271,6 +297,7 @@ class ReplicaManager:
             await self._fetchers.close()
         if self._isr_changes is not None:
             await self._isr_changes.close()
+        await self.moves.close()
 
     async def retry_offline(self, config: BrokerConfig) -> None:
         """Tries again to host the partitions whose logs could not be created or claimed."""
@@ -286,16 +313,21 @@ class ReplicaManager:
     def take_offline(self, data_dir: DataDir, error: OSError) -> int:
         """A data folder has failed: nobody is served from it any more. Returns how many partitions are affected."""
         lost = set(self._store.take_offline(data_dir))
+        directory = self._store.id_of(data_dir)
         for topic_id, partitions in self._by_id.items():
             for index, hosted in list(partitions.items()):
                 if hosted.log in lost:
                     del partitions[index]
                     reason = f"its folder {data_dir.path} has failed: {error}"
                     self._offline[Uuid(topic_id), index] = reason
+                    if self.moves.was_announced(hosted):
+                        # The controller may believe that it is elsewhere.
+                        self.misplaced[Uuid(topic_id), index] = directory
                     self._let_go(hosted)
                     hosted.go_offline(reason)
+        self.moves.folder_failed(data_dir)
         self._changed()
-        return len(lost)
+        return sum(not log.is_future for log in lost)
 
     def _changed(self) -> None:
         self.generation += 1
@@ -316,6 +348,7 @@ class ReplicaManager:
                     try:
                         hosted[index] = taken = self._take_up(topic, index, log)
                         self._follow_config(taken, log.config)
+                        self._resume_move(taken)
                     except KafkaError as error:
                         self._store.give_back(log)
                         self._note_offline(topic, index, error)
@@ -350,7 +383,9 @@ class ReplicaManager:
         missing: dict[int, Uuid] = {}
         for index in indexes:
             try:
-                log = self._store.claim(topic.name, topic.topic_id, index)
+                directory = topic.partitions[index].directory_of(self._node_id)
+                assert directory is not None, "only partitions with a replica here are made here"
+                log = self._store.claim(topic.name, topic.topic_id, index, directory)
             except KafkaError as error:
                 self._note_offline(topic, index, error)
                 continue
@@ -358,14 +393,12 @@ class ReplicaManager:
                 log.config = config
                 logs[index] = log
                 continue
-            directory = topic.partitions[index].directory_of(self._node_id)
-            assert directory is not None, "only partitions with a replica here are made here"
             try:
                 self._store.require_online(topic.name, topic.topic_id, index, directory)
             except OfflineLogError as error:
                 self._note_offline(topic, index, error)
                 continue
-            missing[index] = directory
+            missing[index] = self._store.take_preference(TopicPartition(topic.name, index), directory)
         if missing:
             to_create = list(zip(missing, self._store.choose(missing.values()), strict=True))
             try:
@@ -402,11 +435,28 @@ class ReplicaManager:
         return created
 
     def _note_place(self, hosted: HostedPartition, partition: PartitionImage) -> None:
-        place = self._store.directory_of(hosted.log)
-        if place == partition.directory_of(self._node_id):
+        known = partition.directory_of(self._node_id)
+        self.moves.metadata_says(hosted, known)
+        place = self.moves.place_of(hosted)
+        if place == known:
             self.misplaced.pop((hosted.topic_id, hosted.index), None)
         else:
             self.misplaced[hosted.topic_id, hosted.index] = place
+
+    def _place_changed(self, hosted: HostedPartition) -> None:
+        """A replica has moved, or is about to, or does not after all."""
+        topic = self._image.topics.by_id(hosted.topic_id) if self._image is not None else None
+        if topic is not None and hosted.offline_reason is None:
+            self._note_place(hosted, topic.partitions[hosted.index])
+            if self.on_misplaced is not None:
+                self.on_misplaced()
+
+    def _resume_move(self, hosted: HostedPartition) -> None:
+        """Goes on with a copy that was found at start."""
+        future = self._store.take_future(hosted.topic, hosted.topic_id, hosted.index)
+        target = None if future is None else self._store.folder_of(future)
+        if future is not None and target is not None:
+            self.moves.resume(hosted, future, OpenDir(self._store.id_of(target), target))
 
     def _note_offline(self, topic: TopicImage, index: int, error: Exception) -> None:
         if (topic.topic_id, index) not in self._offline:
@@ -543,6 +593,7 @@ class ReplicaManager:
 
     def _take_away(self, hosted: HostedPartition, now_ms: int) -> None:
         self._let_go(hosted)
+        self.moves.call_off(hosted)
         self.flushed_by_time.pop(hosted, None)
         self._store.discard(hosted.log, now_ms)
         hosted.notify()

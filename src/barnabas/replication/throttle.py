@@ -7,52 +7,31 @@ the limit, marked partitions whose follower is not in sync are left out.
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from barnabas.net.windowed_rate import DEFAULT_QUOTA_WINDOWS, QuotaWindows, WindowedRate
 
 if TYPE_CHECKING:
     from barnabas.replication.hosted import HostedPartition
 
+__all__ = ["DEFAULT_QUOTA_WINDOWS", "QuotaWindows", "ReplicationThrottle", "is_marked"]
+
 EVERYBODY = ("*",)
 
 
-class QuotaWindows(NamedTuple):
-    """`replication.quota.window.num` and `replication.quota.window.size.seconds`."""
+class ReplicationThrottle(WindowedRate):
+    """Of one side."""
 
-    number: int = 11
-    seconds: int = 1
+    __slots__ = ()
 
+    @property
+    def limit_bytes(self) -> int | None:
+        """Per second; None for any rate."""
+        return self.limit
 
-DEFAULT_QUOTA_WINDOWS = QuotaWindows()
-
-
-class ReplicationThrottle:
-    """Of one side. `limit_bytes` per second; None for any rate."""
-
-    __slots__ = ("_samples", "_window_s", "_windows", "limit_bytes")
-
-    def __init__(self, windows: QuotaWindows = DEFAULT_QUOTA_WINDOWS) -> None:
-        self.limit_bytes: int | None = None
-        self._windows, self._window_s = windows
-        self._samples: deque[tuple[int, int]] = deque(maxlen=self._windows)
-        """The number of a window, and the bytes that it took."""
-
-    def record(self, size: int, now_s: float) -> None:
-        window = int(now_s / self._window_s)
-        if self._samples and self._samples[-1][0] == window:
-            size += self._samples.pop()[1]
-        self._samples.append((window, size))
-
-    def is_exceeded(self, now_s: float) -> bool:
-        if self.limit_bytes is None:
-            return False
-        oldest = int(now_s / self._window_s) - self._windows
-        while self._samples and self._samples[0][0] <= oldest:
-            self._samples.popleft()
-        if not self._samples:
-            return False
-        measured_s = max(now_s - self._samples[0][0] * self._window_s, self._window_s * (self._windows - 1))
-        return sum(taken for _, taken in self._samples) > self.limit_bytes * measured_s
+    @limit_bytes.setter
+    def limit_bytes(self, limit_bytes: int | None) -> None:
+        self.limit = limit_bytes
 
 
 def is_marked(hosted: HostedPartition, marks: tuple[str, ...], broker_id: int) -> bool:

@@ -7,6 +7,7 @@ import errno
 import os
 from typing import TYPE_CHECKING, Any
 
+from barnabas.broker.flusher import Flusher
 from barnabas.config.topic_config import TopicConfig
 from barnabas.log.folder.checkpoints import read_offsets
 from barnabas.log.folder.data_dir import DataDir
@@ -17,6 +18,7 @@ from barnabas.ports import SystemDisk, SystemRandom, SystemThreads
 from barnabas.protocol.uuids import Uuid
 from barnabas.replication.log_store import LogStore, OpenDir
 from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.replication.replica_moves import MovesEnvironment, ReplicaMoves
 from tests.unit.broker.api.stand_ins import CLUSTER_ID, FOLDER, NODE_ID, a_config, an_image
 
 if TYPE_CHECKING:
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
 
     from barnabas.config.broker_config import BrokerConfig
     from barnabas.log.folder.checkpoints import TopicPartition
+    from barnabas.log.segments.open_files import FileRange
     from barnabas.metadata.image import TopicImage
+    from barnabas.ports import Clock, Disk
     from barnabas.replication.hosted import HostedPartition
     from barnabas.testing.clock import ManualClock
 
@@ -115,7 +119,9 @@ class Hosting:
         dirs = [OpenDir(folder_id(n), data_dir) for n, data_dir in enumerate(self.data_dirs)]
         self.store = LogStore(dirs, in_thread, lambda log: self.rolled.append(log.name))
         self.purgatory = Purgatory(asyncio.get_running_loop())
-        self.replicas = ReplicaManager(NODE_ID, self.store, self.purgatory, clock, in_thread)
+        self.flusher = Flusher(self.disk, in_thread, self.store.report_failure)
+        self.moves = replica_moves(self.store, clock, in_thread, self.flusher, self.disk)
+        self.replicas = ReplicaManager(NODE_ID, self.store, self.purgatory, clock, in_thread, self.moves)
 
     def open(self) -> int:
         return self.store.open(
@@ -151,8 +157,7 @@ class Hosting:
 
     def stop(self, broker_epoch: int = 7) -> None:
         """A clean end."""
-        offsets = {hosted.log: hosted.state.high_watermark.offset for hosted in self.replicas}
-        self.store.close(offsets, broker_epoch)
+        self.store.close(self.replicas.high_watermarks(), broker_epoch)
         self.crash()
 
     def crash(self) -> None:
@@ -160,6 +165,15 @@ class Hosting:
         self.purgatory.close()
         for data_dir in self.data_dirs:
             data_dir.unlock()
+
+
+def replica_moves(
+    store: LogStore, clock: Clock, run_in_thread: Callable[..., Any], flusher: Flusher, disk: Disk
+) -> ReplicaMoves:
+    async def load(found: FileRange) -> None:
+        await run_in_thread(disk.load, found.file.fd, found.position, found.length)
+
+    return ReplicaMoves(store, MovesEnvironment(clock, run_in_thread, load, flusher.flush, flusher.replaced))
 
 
 def folder_id(number: int) -> Uuid:

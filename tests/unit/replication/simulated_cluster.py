@@ -13,6 +13,7 @@ from barnabas.broker.api import registry
 from barnabas.broker.api.client_connection import ClientConnection
 from barnabas.broker.api.environments import FetchEnvironment, ProduceEnvironment
 from barnabas.broker.api.fetch.fetch_sessions import FetchSessions
+from barnabas.broker.api.produce.batch_opener import BatchOpener
 from barnabas.broker.api.produce.produce_lanes import Lanes
 from barnabas.broker.flusher import Flusher
 from barnabas.broker.live_config import LiveConfig
@@ -49,9 +50,11 @@ from barnabas.testing.clock import SimulatedClock
 from barnabas.testing.disk import SimulatedDisk
 from barnabas.testing.event_loop import Scheduler
 from barnabas.testing.network import SimulatedNetwork
+from barnabas.testing.processes import InlineProcesses
 from barnabas.testing.randomness import SeededRandom
 from barnabas.testing.threads import SimulatedThreads
 from tests.unit.broker.api.stand_ins import a_config, topic_id
+from tests.unit.replication.hosting import replica_moves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -124,7 +127,8 @@ class Node:
         environment = ReplicationEnvironment(
             self.loop, self.connect, cast("Any", self), lambda: self.epoch, self.flusher.flush
         )
-        self.replicas = ReplicaManager(self.id, self.store, self.purgatory, self.clock, pool.run, environment)
+        moves = replica_moves(self.store, self.clock, pool.run, self.flusher, self.disk)
+        self.replicas = ReplicaManager(self.id, self.store, self.purgatory, self.clock, pool.run, moves, environment)
         self.store.open(
             lambda partition: resolve_topic_config(self.image.configs.of_topic(partition.topic), self.config),
             threads=self.threads,
@@ -139,6 +143,7 @@ class Node:
                 replicas=self.replicas,
                 lanes=Lanes(self.replicas),
                 transactions=cast("Any", None),
+                opener=BatchOpener(InlineProcesses(), self.clock),
                 flusher=self.flusher,
                 purgatory=self.purgatory,
                 settings=settings,

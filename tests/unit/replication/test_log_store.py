@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
@@ -24,7 +24,7 @@ from barnabas.testing.clock import ManualClock
 from tests.unit.broker.api.stand_ins import FOLDER, topic_id
 from tests.unit.log.logs import batch, read_records
 
-from .hosting import Hosting, folder_id
+from .hosting import FaultyDisk, Hosting, folder_id
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -526,5 +526,28 @@ def test_a_segment_that_is_closed_is_reported_for_syncing_whether_its_log_is_new
         again.roll(again.log_end_offset)
         assert after.rolled == ["t-0"]
         stop(after, again)
+
+    asyncio.run(scenario())
+
+
+def test_at_a_clean_end_new_logs_share_one_sync_of_their_data_folder(tmp_path: Path) -> None:
+    class Counting(FaultyDisk):
+        synced: ClassVar[list[str]] = []
+
+        def sync_dir(self, path: str) -> None:
+            self.synced.append(path)
+            super().sync_dir(path)
+
+    async def scenario() -> None:
+        hosting = Hosting(tmp_path, ManualClock(), disk=Counting())
+        hosting.open()
+        logs = [make(hosting, f"t-{number}") for number in range(20)]
+        Counting.synced.clear()
+        stop(hosting, *logs)
+        assert is_marked_clean(hosting)
+        # The others are those of the checkpoints and of the mark, which are written one after the other.
+        assert Counting.synced.count(hosting.data_dirs[0].path) == 5
+        assert {f"{hosting.data_dirs[0].path}/{log.name}" for log in logs} <= set(Counting.synced)
+        assert [log.recovery_point for log in logs] == [1] * 20
 
     asyncio.run(scenario())

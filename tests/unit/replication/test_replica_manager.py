@@ -519,7 +519,7 @@ def test_a_deleted_topic_whose_folder_cannot_be_renamed_is_gone_all_the_same_and
         kept, stays, neighbour = hosting.folders()
         assert (kept, stays, neighbour.startswith("t-1.")) == ("kept-0", "t-0", True)
         (line,) = caplog.messages
-        assert line.startswith("t-0 belongs to no topic but keeps its name until it can be renamed: ")
+        assert line.startswith("t-0 belongs to no topic but could not be renamed; will retry: ")
 
         hosting.disk.heal()
         await hosting.store.remove_discarded(clock.now_ms())

@@ -32,6 +32,8 @@ DECIDED_AT_ONCE = 64
 def alter_partition_reassignments(
     state: ControllerState, request: m.AlterPartitionReassignmentsRequest, context: Context
 ) -> Decision:
+    if not request.topics:
+        return Decision(m.AlterPartitionReassignmentsResponse())
     response = m.AlterPartitionReassignmentsResponse(
         error_message=None, allow_replication_factor_change=request.allow_replication_factor_change
     )

@@ -10,7 +10,7 @@ no new partitions (`cordoned.log.dirs`)
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.api.environments import StorageEnvironment
 from barnabas.broker.api.registry import handles
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
     from barnabas.log.folder.data_dir import DataDir
+    from barnabas.log.partition_log import PartitionLog
     from barnabas.net.dispatch import Caller
     from barnabas.net.large_requests import LargeRequest
     from barnabas.replication.hosted import HostedPartition
@@ -38,6 +39,12 @@ ARRAYS = ("results", "topics", "partitions")
 _Result = m.DescribeLogDirsResponse.DescribeLogDirsResult
 _Topic = m.DescribeLogDirsResponse.DescribeLogDirsTopic
 _Partition = m.DescribeLogDirsResponse.DescribeLogDirsPartition
+
+
+class Replica(NamedTuple):
+    hosted: HostedPartition
+    log: PartitionLog
+    """That of the partition, or the copy in the folder to which it moves."""
 
 
 async def describe_log_dirs_of_many(
@@ -98,11 +105,12 @@ async def described(
     """Each folder with its partitions, in many results: those of a folder follow each other, and are one in the
     answer. There are turns for others in between."""
     breather = Breather()
-    by_folder: dict[DataDir, dict[str, list[HostedPartition]]] = {}
+    by_folder: dict[DataDir, dict[str, list[Replica]]] = {}
     for number, hosted in enumerate(partitions):
-        data_dir = environment.store.folder_of(hosted.log)
-        if data_dir is not None:
-            by_folder.setdefault(data_dir, {}).setdefault(hosted.topic, []).append(hosted)
+        for log in filter(None, (hosted.log, environment.replicas.moves.future_of(hosted))):
+            data_dir = environment.store.folder_of(log)
+            if data_dir is not None:
+                by_folder.setdefault(data_dir, {}).setdefault(hosted.topic, []).append(Replica(hosted, log))
         if number % VISITED_AT_ONCE == 0:
             await breather.pause_if_due()
     for _, data_dir in environment.store.online:
@@ -152,18 +160,19 @@ def with_topic(
 
 
 def in_slices(
-    topics: Mapping[str, list[HostedPartition]],
+    topics: Mapping[str, list[Replica]],
 ) -> Iterator[m.DescribeLogDirsResponse.DescribeLogDirsTopic]:
     for name, partitions in topics.items():
         for start in range(0, len(partitions), VISITED_AT_ONCE):
             some = partitions[start : start + VISITED_AT_ONCE]
-            yield _Topic(name=name, partitions=[describe_partition(hosted) for hosted in some])
+            yield _Topic(name=name, partitions=[describe_replica(*replica) for replica in some])
 
 
-def describe_partition(hosted: HostedPartition) -> m.DescribeLogDirsResponse.DescribeLogDirsPartition:
-    log = hosted.log
+def describe_replica(hosted: HostedPartition, log: PartitionLog) -> m.DescribeLogDirsResponse.DescribeLogDirsPartition:
+    newest = hosted.log.log_end_offset if log.is_future else hosted.state.high_watermark.offset
     return _Partition(
         partition_index=hosted.index,
         partition_size=log.size_bytes,
-        offset_lag=max(hosted.state.high_watermark.offset - log.log_end_offset, 0),
+        offset_lag=max(newest - log.log_end_offset, 0),
+        is_future_key=log.is_future,
     )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     AdminEnvironment,
     versions=(0, 1),
-    cuts=[Cut(("topics",), ("responses",))],
+    cuts=[Cut(("topics", "partitions"), ("responses", "partitions"))],
     large_handler=DECIDED_AS_A_WHOLE,
 )
 async def alter_partition_reassignments(
