@@ -7,7 +7,7 @@ receives metrics.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config.broker_config import ConfigSource
 from barnabas.config.describe import ConfigEntry, Synonym
@@ -70,6 +70,25 @@ def parse_patterns(text: str) -> dict[str, re.Pattern[str]]:
         except (ValueError, re.error):
             raise KafkaError(Error.INVALID_CONFIG, f"Illegal client matching pattern: {entry}") from None
     return patterns
+
+
+class Subscription(NamedTuple):
+    """Which metrics are asked for, how often, and of which clients."""
+
+    metrics: frozenset[str]
+    """The beginnings of their names, or `*` for all."""
+    interval_ms: int
+    patterns: Mapping[str, re.Pattern[str]]
+    """By selector; all of them must match."""
+
+
+def parse_subscription(configs: Mapping[str, str]) -> Subscription:
+    """The subscription for which the metadata log has these settings."""
+    values = {name: parse_value(name, type_, configs.get(name, text)) for name, (type_, text, _) in _SETTINGS.items()}
+    metrics, interval_ms = values[METRICS], values[INTERVAL]
+    assert isinstance(metrics, tuple)
+    assert isinstance(interval_ms, int)
+    return Subscription(frozenset(metrics), interval_ms, parse_patterns(configs.get(MATCH, "")))
 
 
 def describe_client_metrics(configs: Mapping[str, str]) -> list[ConfigEntry]:
