@@ -12,21 +12,25 @@ from barnabas.config.broker_config import ConfigSource
 from barnabas.net.connection import Connection
 from barnabas.net.dispatch import Dispatcher
 from barnabas.net.listener import ConnectionCensus, ConnectionLimits, ListenerServer
+from barnabas.net.windowed_rate import QuotaWindows
 from barnabas.ports import SocketBuffers
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from barnabas.config.broker_config import BrokerConfig
     from barnabas.net.connection import FrameHandler
     from barnabas.net.dispatch import Route
     from barnabas.net.endpoint import Listener
     from barnabas.net.listener import MakeConnection
+    from barnabas.net.request_metrics import RequestMeter
     from barnabas.ports import Network
 
 
 logger = logging.getLogger("barnabas.listener")
+
+ANY_RATE = (1 << 31) - 1
 
 
 class ListenerServers:
@@ -44,35 +48,62 @@ class ListenerServers:
         self._network = network
         self._loop = loop
         self._make_connection = make_connection
-        self._census = ConnectionCensus()
+        windows = QuotaWindows(config.quota_window_num, config.quota_window_size_seconds)
+        self._census = ConnectionCensus(windows)
         self._dispatcher: Dispatcher | None = None
+        self._meter: RequestMeter | None = None
         self._intercept: FrameHandler | None = None
         self._looking_up: asyncio.Task[None] | None = None
-        limits = connection_limits(config)
-        listeners = list(listeners)
-        self._servers = [self._make(listener, limits, is_alone=len(listeners) == 1) for listener in listeners]
+        self._rates_by_host: Mapping[str, int] = {}
+        self._limits = connection_limits(config)
+        self._servers = [self._make(listener) for listener in listeners]
         self._ports: dict[str, int] = {}
+        self._protect()
+        self._limit_rates()
 
     def bind(self) -> None:
         """Binds all ports, or none."""
         try:
             for server in self._servers:
-                self._ports[server.listener.name] = server.bind(self._config.socket_listen_backlog_size)
+                self._bind(server)
         except OSError:
             self.stop_accepting()
             raise
 
+    def _bind(self, server: ListenerServer) -> None:
+        self._ports[server.listener.name] = server.bind(self._config.socket_listen_backlog_size)
+
     def with_ports(self, listeners: Iterable[Listener]) -> tuple[Listener, ...]:
-        """The advertised listeners, with port 0 replaced by the port that was bound."""
-        return tuple(each if each.port else each._replace(port=self._ports[each.name]) for each in listeners)
+        """The advertised listeners, with port 0 replaced by the port that was bound; without those that could not be
+        bound when they were added."""
+        return tuple(
+            each if each.port else each._replace(port=self._ports[each.name])
+            for each in listeners
+            if each.name in self._ports
+        )
 
     def open(self, routes: Mapping[int, Route]) -> None:
         """Starts to accept connections, whose requests go to `routes`."""
         self._dispatcher = Dispatcher(routes)
+        if self._meter is not None:
+            self._dispatcher.on_answer = self._meter.answered
         self._look_up_hosts(self._config)
         for server in self._servers:
-            server.handle_frame = self._intercept or self._dispatcher.dispatch
-            server.open()
+            self._open(server)
+
+    def _open(self, server: ListenerServer) -> None:
+        server.handle_frame = self._intercept or self.handle_frame
+        server.is_metered = self._meter is not None
+        server.open()
+
+    def meter_by(self, meter: RequestMeter) -> None:
+        """Has all requests counted and timed, from the moment on in which the listeners are opened."""
+        self._meter = meter
+
+    @property
+    def servers(self) -> Sequence[ListenerServer]:
+        """The listeners as they are now, for figures about their connections."""
+        return tuple(self._servers)
 
     def put_in_front(self, intercept: FrameHandler | None) -> None:
         """Has all frames go to `intercept`, which hands on to `handle_frame` what it does not keep; None has them go
@@ -85,7 +116,10 @@ class ListenerServers:
     @property
     def handle_frame(self) -> FrameHandler:
         """The listeners' own way from a frame to its handler."""
-        return handle_nothing if self._dispatcher is None else self._dispatcher.dispatch
+        if self._dispatcher is None:
+            return handle_nothing
+        dispatch = self._dispatcher.dispatch
+        return dispatch if self._meter is None else self._meter.in_front_of(dispatch)
 
     def accept_again(self) -> None:
         """After `stop_accepting`: goes on with the same ports."""
@@ -99,33 +133,85 @@ class ListenerServers:
                 connection.close()
 
     def configure(self, config: BrokerConfig) -> None:
-        """Applies the limits of a changed configuration."""
+        """Applies the limits of a changed configuration, opens listeners that are new in it, and closes those that are
+        not in it any more. One that it has already stays as it is, whatever its address is now."""
+        self._config = config
+        self._follow_listeners({listener.name: listener for listener in config.listeners})
         self._limit(connection_limits(config))
         for server in self._servers:
             server.max_connections = max_connections(config, server.listener)
+        self._limit_rates()
         self._census.look_for_room()
         self._look_up_hosts(config)
 
+    def _follow_listeners(self, wanted: Mapping[str, Listener]) -> None:
+        for server in [server for server in self._servers if server.listener.name not in wanted]:
+            logger.info("%s closed: no longer in `listeners`", server.listener)
+            self._servers.remove(server)
+            self._ports.pop(server.listener.name, None)
+            server.close()
+            server.retire()
+        for listener in [listener for name, listener in wanted.items() if name not in self._ports]:
+            server = self._make(listener)
+            try:
+                self._bind(server)
+            except OSError as error:
+                logger.error("%s could not be opened: %s", listener, error)
+                server.retire()
+                continue
+            self._servers.append(server)
+            logger.info("%s opened", listener)
+            if self._dispatcher is not None:
+                self._open(server)
+        self._protect()
+
+    def _protect(self) -> None:
+        """Other brokers depend on the listener for them, if there is another one for clients."""
+        for server in self._servers:
+            is_for_brokers = server.listener.name == self._config.inter_broker_listener_name
+            server.is_protected = is_for_brokers and len(self._servers) > 1
+
     def _limit(self, limits: ConnectionLimits) -> None:
+        self._limits = limits
         for server in self._servers:
             server.limits = limits
+
+    def _limit_rates(self) -> None:
+        """How many connections may come in a second."""
+        most = self._config.max_connection_creation_rate
+        self._census.rates.total.limit = rate_limit(most)
+        for server in self._servers:
+            own = self._config.listener_override(server.listener.name, "max.connection.creation.rate")
+            server.rate.limit = rate_limit(own if isinstance(own, int) else most)
+
+    def limit_addresses(self, rates: Mapping[str | None, int]) -> None:
+        """How many connections may come in a second from each address; under None, from every other one."""
+        self._census.rates.default_max = rates.get(None)
+        self._rates_by_host = {host: rate for host, rate in rates.items() if host is not None}
+        self._census.rates.by_address_max = self._rates_by_host
+        self._look_up_hosts(self._config)
 
     def _look_up_hosts(self, config: BrokerConfig) -> None:
         """The limits of some addresses may be given by the names of hosts, of which connections do not know."""
         if self._looking_up is not None:
             self._looking_up.cancel()
             self._looking_up = None
-        if config.max_connections_by_ip:
+        if config.max_connections_by_ip or self._rates_by_host:
             self._looking_up = self._loop.create_task(self._limit_hosts(config))
 
     async def _limit_hosts(self, config: BrokerConfig) -> None:
+        by_address = await self._by_address(config.max_connections_by_ip, "max.connections.per.ip.overrides has")
+        self._limit(connection_limits(config, by_address))
+        self._census.rates.by_address_max = await self._by_address(self._rates_by_host, "there is a quota of")
+
+    async def _by_address(self, by_host: Mapping[str, int], what: str) -> dict[str, int]:
         by_address: dict[str, int] = {}
-        for host, limit in config.max_connections_by_ip.items():
+        for host, limit in by_host.items():
             try:
                 by_address |= dict.fromkeys(await self._network.addresses(host), limit)
             except OSError as error:
-                logger.error("max.connections.per.ip.overrides has %s, which cannot be looked up: %s", host, error)
-        self._limit(connection_limits(config, by_address))
+                logger.error("%s %s, which cannot be looked up: %s", what, host, error)
+        return by_address
 
     def stop_accepting(self) -> None:
         for server in self._servers:
@@ -140,15 +226,14 @@ class ListenerServers:
         for server in self._servers:
             server.close()
 
-    def _make(self, listener: Listener, limits: ConnectionLimits, *, is_alone: bool) -> ListenerServer:
-        """Other brokers depend on the listener for them, if there is another one for clients."""
+    def _make(self, listener: Listener) -> ListenerServer:
         config = self._config
         return ListenerServer(
             self._loop,
             self._network,
             listener,
             handle_nothing,
-            limits,
+            self._limits,
             self._census,
             max_connections=max_connections(config, listener),
             max_frame_bytes=config.socket_request_max_bytes,
@@ -157,7 +242,6 @@ class ListenerServers:
                 buffer_bytes(config, "socket.send.buffer.bytes"), buffer_bytes(config, "socket.receive.buffer.bytes")
             ),
             make_connection=self._make_connection,
-            is_protected=not is_alone and listener.name == config.inter_broker_listener_name,
         )
 
 
@@ -180,6 +264,11 @@ def connection_limits(config: BrokerConfig, by_address: Mapping[str, int] | None
         config.max_connections_by_ip if by_address is None else by_address,
         config.connections_max_idle_ms / 1000,
     )
+
+
+def rate_limit(rate: int) -> int | None:
+    """None where there is no limit."""
+    return rate if rate < ANY_RATE else None
 
 
 def max_connections(config: BrokerConfig, listener: Listener) -> int:
