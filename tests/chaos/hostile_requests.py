@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 ALLOWED = 12_000
 """As many structs or strings as a request may have that cannot be cut into pieces."""
 
+SPREAD_SIZE = 10_000
 KNOWN_TOPIC = "known"
 KNOWN_PARTITIONS = 100
 KNOWN_GROUP = "known-group"
@@ -42,9 +43,19 @@ class Hostile:
     full_count: int = 300_000
     is_for_controller: bool = False
 
+    @property
+    def api_key(self) -> int:
+        return int.from_bytes(self.make(1)[4:6])
+
 
 def names(count: int) -> list[str]:
     return [f"name-{number}" for number in range(count)]
+
+
+def spread(count: int) -> list[tuple[str, int]]:
+    """So many elements inside of others that are few: the names of those, and how many each has."""
+    sizes = [SPREAD_SIZE] * (count // SPREAD_SIZE) + [count % SPREAD_SIZE]
+    return list(zip(names(len(sizes)), filter(None, sizes), strict=False))
 
 
 def ids(count: int) -> list[Uuid]:
@@ -233,6 +244,12 @@ def describe_log_dirs_of_topics(count: int) -> m.DescribeLogDirsRequest:
     return request(topics=[request.DescribableLogDirTopic(topic=name, partitions=[0]) for name in names(count)])
 
 
+def alter_log_dirs(count: int) -> m.AlterReplicaLogDirsRequest:
+    request = m.AlterReplicaLogDirsRequest
+    topic = request.AlterReplicaLogDirTopic(name=KNOWN_TOPIC, partitions=list(range(count)))
+    return request(dirs=[request.AlterReplicaLogDir(path="/nowhere", topics=[topic])])
+
+
 def delete_records(topic: str) -> Callable[[int], m.DeleteRecordsRequest]:
     request = m.DeleteRecordsRequest
     return lambda count: request(
@@ -282,6 +299,33 @@ def delete_topic_ids(count: int) -> m.DeleteTopicsRequest:
     return m.DeleteTopicsRequest(topics=states, timeout_ms=60_000)
 
 
+def create_partitions_spread(count: int) -> m.CreatePartitionsRequest:
+    request = m.CreatePartitionsRequest
+    topics = [
+        request.CreatePartitionsTopic(
+            name=name,
+            count=size,
+            assignments=[request.CreatePartitionsAssignment(broker_ids=[1]) for _ in range(size)],
+        )
+        for name, size in spread(count)
+    ]
+    return request(topics=topics, timeout_ms=60_000)
+
+
+def create_topics_spread(count: int) -> m.CreateTopicsRequest:
+    request = m.CreateTopicsRequest
+    topics = [
+        request.CreatableTopic(
+            name=name,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[request.CreatableReplicaAssignment(partition_index=n, broker_ids=[1]) for n in range(size)],
+        )
+        for name, size in spread(count)
+    ]
+    return request(topics=topics, timeout_ms=60_000, validate_only=True)
+
+
 def create_partitions(count: int) -> m.CreatePartitionsRequest:
     request = m.CreatePartitionsRequest
     topics = [request.CreatePartitionsTopic(name=name, count=2, assignments=None) for name in names(count)]
@@ -309,6 +353,26 @@ def alter_incrementally(
     configs = [request.AlterableConfig(name=key, config_operation=0, value=value)]
     make = resources(request.AlterConfigsResource, type_, name, configs=configs)
     return lambda count: request(resources=make(count), validate_only=True)
+
+
+def alter_keys_spread(count: int) -> m.IncrementalAlterConfigsRequest:
+    request = m.IncrementalAlterConfigsRequest
+    resources = [
+        request.AlterConfigsResource(
+            resource_type=TOPIC,
+            resource_name=name,
+            configs=[request.AlterableConfig(name=key, config_operation=0, value="1") for key in names(size)],
+        )
+        for name, size in spread(count)
+    ]
+    return request(resources=resources, validate_only=True)
+
+
+def alter_long_values(count: int) -> m.AlterConfigsRequest:
+    request = m.AlterConfigsRequest
+    configs = [request.AlterableConfig(name="retention.ms", value="5" * 10_000)]
+    make = resources(request.AlterConfigsResource, TOPIC, unknown, configs=configs)
+    return request(resources=make(count), validate_only=True)
 
 
 def describe(type_: int, name: Callable[[int], str]) -> Callable[[int], m.DescribeConfigsRequest]:
@@ -397,6 +461,12 @@ def elect_many(count: int) -> m.ElectLeadersRequest:
     return request(topic_partitions=topics, timeout_ms=1000)
 
 
+def elect_spread(count: int) -> m.ElectLeadersRequest:
+    request = m.ElectLeadersRequest
+    topics = [request.TopicPartitions(topic=name, partitions=list(range(size))) for name, size in spread(count)]
+    return request(topic_partitions=topics, timeout_ms=1000)
+
+
 def alter_quotas(count: int) -> m.AlterClientQuotasRequest:
     request = m.AlterClientQuotasRequest
     operations = [request.OpData(key="producer_byte_rate", value=1000.0)]
@@ -404,6 +474,20 @@ def alter_quotas(count: int) -> m.AlterClientQuotasRequest:
         entries=[
             request.EntryData(entity=[request.EntityData(entity_type="user", entity_name=name)], ops=operations)
             for name in names(count)
+        ],
+        validate_only=True,
+    )
+
+
+def alter_quotas_spread(count: int) -> m.AlterClientQuotasRequest:
+    request = m.AlterClientQuotasRequest
+    return request(
+        entries=[
+            request.EntryData(
+                entity=[request.EntityData(entity_type="user", entity_name=name)],
+                ops=[request.OpData(key=key, value=1.0) for key in names(size)],
+            )
+            for name, size in spread(count)
         ],
         validate_only=True,
     )
@@ -427,10 +511,45 @@ def reassign_topics(count: int) -> m.AlterPartitionReassignmentsRequest:
     return request(topics=[request.ReassignableTopic(name=name, partitions=partitions) for name in names(count)])
 
 
+def reassign_spread(count: int) -> m.AlterPartitionReassignmentsRequest:
+    request = m.AlterPartitionReassignmentsRequest
+    topics = [
+        request.ReassignableTopic(
+            name=name, partitions=[request.ReassignablePartition(partition_index=n, replicas=[1]) for n in range(size)]
+        )
+        for name, size in spread(count)
+    ]
+    return request(topics=topics)
+
+
+def reassign_without_time(count: int) -> m.AlterPartitionReassignmentsRequest:
+    request = reassign_spread(count)
+    request.timeout_ms = 0
+    return request
+
+
+def list_reassignments_spread(count: int) -> m.ListPartitionReassignmentsRequest:
+    request = m.ListPartitionReassignmentsRequest
+    named = request.ListPartitionReassignmentsTopics
+    return request(topics=[named(name=name, partition_indexes=list(range(size))) for name, size in spread(count)])
+
+
 def list_reassignments(count: int) -> m.ListPartitionReassignmentsRequest:
     request = m.ListPartitionReassignmentsRequest
     topic = request.ListPartitionReassignmentsTopics(name=KNOWN_TOPIC, partition_indexes=list(range(10)))
     return request(topics=[topic] * count)
+
+
+def describe_quorum(count: int) -> m.DescribeQuorumRequest:
+    request = m.DescribeQuorumRequest
+    partitions = [request.PartitionData(partition_index=n) for n in range(count)]
+    return request(topics=[request.TopicData(topic_name="__cluster_metadata", partitions=partitions)])
+
+
+def describe_quorum_topics(count: int) -> m.DescribeQuorumRequest:
+    request = m.DescribeQuorumRequest
+    partitions = [request.PartitionData(partition_index=0)]
+    return request(topics=[request.TopicData(topic_name=name, partitions=partitions) for name in names(count)])
 
 
 def update_features(count: int) -> m.UpdateFeaturesRequest:
@@ -439,28 +558,8 @@ def update_features(count: int) -> m.UpdateFeaturesRequest:
     return request(feature_updates=updates)
 
 
-def alter_partition(count: int) -> m.AlterPartitionRequest:
-    request = m.AlterPartitionRequest
-    isr = [request.BrokerState(broker_id=1)]
-    partitions = [request.PartitionData(partition_index=n, new_isr_with_epochs=isr) for n in range(count)]
-    return request(broker_id=1, broker_epoch=0, topics=[request.TopicData(topic_id=ids(1)[0], partitions=partitions)])
-
-
-def assign_dirs(count: int) -> m.AssignReplicasToDirsRequest:
-    request = m.AssignReplicasToDirsRequest
-    partitions = [request.PartitionData(partition_index=n) for n in range(count)]
-    topic = request.TopicData(topic_id=ids(1)[0], partitions=partitions)
-    return request(broker_id=1, broker_epoch=0, directories=[request.DirectoryData(id=ids(1)[0], topics=[topic])])
-
-
-def register(count: int) -> m.BrokerRegistrationRequest:
-    request = m.BrokerRegistrationRequest
-    features = [request.Feature(name=name, min_supported_version=0, max_supported_version=1) for name in names(count)]
-    return request(broker_id=9, cluster_id="another", incarnation_id=ids(1)[0], features=features)
-
-
-def heartbeat_dirs(count: int) -> m.BrokerHeartbeatRequest:
-    return m.BrokerHeartbeatRequest(broker_id=9, broker_epoch=0, offline_log_dirs=ids(count))
+def push_telemetry(count: int) -> m.PushTelemetryRequest:
+    return m.PushTelemetryRequest(client_instance_id=ids(1)[0], metrics=bytes(count))
 
 
 def produce(topic: str, batch: bytes, acks: int = 1) -> Callable[[int], m.ProduceRequest]:
@@ -583,9 +682,13 @@ HOSTILE: list[Hostile] = [
     Hostile("describe-producers", by(describe_producers, 0)),
     Hostile("describe-log-dirs", by(describe_log_dirs(KNOWN_TOPIC), 5)),
     Hostile("describe-log-dirs-topics", by(describe_log_dirs_of_topics, 1)),
+    Hostile("alter-log-dirs", by(alter_log_dirs, 2)),
     Hostile("delete-records", by(delete_records(KNOWN_TOPIC), 2)),
     Hostile("delete-records-topics", by(delete_records_of_topics, 0)),
     Hostile("describe-transactions", by(lambda n: m.DescribeTransactionsRequest(transactional_ids=names(n)), 0)),
+    Hostile("init-producer-id", tagged(m.InitProducerIdRequest(transactional_id="t"), 4), 200_000, 20_000_000),
+    Hostile("end-txn", tagged(m.EndTxnRequest(transactional_id="t"), 4), 200_000, 20_000_000),
+    Hostile("add-offsets-to-txn", tagged(m.AddOffsetsToTxnRequest(transactional_id="t"), 4), 200_000, 20_000_000),
     Hostile("list-transactions", by(lambda n: m.ListTransactionsRequest(state_filters=names(n)), 1), ALLOWED),
     Hostile("add-partitions-to-txn", by(add_partitions, 3), 10_000),
     Hostile("add-transactions", by(add_transactions, 4)),
@@ -599,6 +702,9 @@ HOSTILE: list[Hostile] = [
     Hostile("describe-client-quotas", by(describe_quotas, 1), ALLOWED),
     Hostile("describe-configs-keys", by(describe_keys, 4), ALLOWED),
     Hostile("describe-configs-keys-refused", by(describe_keys, 4)),
+    Hostile("describe-cluster", tagged(m.DescribeClusterRequest(), 1), 200_000, 20_000_000),
+    Hostile("get-telemetry-subscriptions", tagged(m.GetTelemetrySubscriptionsRequest(), 0), 200_000, 20_000_000),
+    Hostile("push-telemetry", by(push_telemetry, 0), 1_000_000, 100_000_000),
     Hostile("describe-topic-partitions", by(topic_partitions, 0), full_count=1_000_000),
     Hostile(
         "tags",
@@ -610,15 +716,29 @@ HOSTILE: list[Hostile] = [
     Hostile("header-tags", tagged_header, 200_000, 20_000_000),
     Hostile("claimed-count", counted(m.MetadataRequest, 1), 1_000_000, 50_000_000),
 ]
-_CONTROLLED: list[Hostile] = [
+CONTROLLED: list[Hostile] = [
     Hostile("alter-client-quotas", by(alter_quotas, 1), 10_000, 1_000_000),
+    Hostile("alter-quotas-spread", by(alter_quotas_spread, 1), 36_000, 1_000_000),
     Hostile("reassign-partitions", by(reassign, 1), 10_000, 12_000),
     Hostile("reassign-topics", by(reassign_topics, 1), 10_000, 100_000),
     Hostile("list-reassignments", by(list_reassignments, 0), 10_000, 100_000),
+    Hostile("reassign-spread", by(reassign_spread, 1), 36_000, 1_000_000),
+    Hostile("reassign-without-time", by(reassign_without_time, 1), 36_000, 1_000_000),
+    Hostile("list-reassignments-spread", by(list_reassignments_spread, 0), 1_000_000),
+    Hostile("elect-leaders", by(elect, 2), 10_000, 100_000),
+    Hostile("elect-many", by(elect_many, 2), 10_000, 100_000),
+    Hostile("elect-spread", by(elect_spread, 2), 36_000, 1_000_000),
+    Hostile("describe-quorum", by(describe_quorum, 2), ALLOWED, 100_000),
+    Hostile("describe-quorum-topics", by(describe_quorum_topics, 2), ALLOWED // 2, 100_000),
     Hostile("update-features", by(update_features, 1), ALLOWED),
+    Hostile("unregister-broker", tagged(m.UnregisterBrokerRequest(broker_id=99), 0), 200_000, 20_000_000),
     Hostile("create-topics", by(create_topics, 7), 3_000, 100_000),
     Hostile("create-bad-topics", by(create_known_topics, 7), 10_000, 100_000),
     Hostile("create-assigned-topic", by(create_assigned_topic, 7), 9_000, 1_000_000),
+    Hostile("create-topics-spread", by(create_topics_spread, 7), 36_000, 1_000_000),
+    Hostile("create-partitions-spread", by(create_partitions_spread, 3), 36_000, 1_000_000),
+    Hostile("alter-configs-spread", by(alter_keys_spread, 1), 36_000, 1_000_000),
+    Hostile("alter-configs-long", by(alter_long_values, 2), 1_000, 9_000),
     Hostile("delete-topics", by(delete_topics, 5), 10_000, 1_000_000),
     Hostile("delete-topic-ids", by(delete_topic_ids, 6)),
     Hostile("create-partitions", by(create_partitions, 3), 10_000, 100_000),
@@ -636,23 +756,4 @@ _CONTROLLED: list[Hostile] = [
         100_000,
     ),
 ]
-HOSTILE += _CONTROLLED
-HOSTILE += [
-    Hostile(f"controller:{each.name}", each.make, each.count, each.full_count, is_for_controller=True)
-    for each in _CONTROLLED
-]
-HOSTILE += [
-    Hostile("controller:elect-leaders", by(elect, 2), 10_000, is_for_controller=True),
-    Hostile("controller:elect-many", by(elect_many, 2), 10_000, is_for_controller=True),
-    Hostile("controller:alter-partition", by(alter_partition, 3), ALLOWED, is_for_controller=True),
-    Hostile("controller:assign-dirs", by(assign_dirs, 0), ALLOWED, is_for_controller=True),
-    Hostile("controller:register", by(register, 4), ALLOWED, is_for_controller=True),
-    Hostile("controller:heartbeat", by(heartbeat_dirs, 1), is_for_controller=True),
-    Hostile(
-        "controller:tags",
-        tagged(m.UnregisterBrokerRequest(broker_id=9), 0),
-        200_000,
-        20_000_000,
-        is_for_controller=True,
-    ),
-]
+HOSTILE += CONTROLLED

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
-from barnabas.testing.node_process import Node
+from tests.nodes import Node
 from tests.wire.connection import Connection
 
 if TYPE_CHECKING:

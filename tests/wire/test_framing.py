@@ -14,7 +14,7 @@ import pytest
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import APIS, ApiKey
 from barnabas.protocol.errors import Error
-from barnabas.testing.node_process import Node
+from tests.nodes import Node
 from tests.peers import open_files, resident_bytes, wait_until
 from tests.wire.batches import batch
 from tests.wire.connection import HOST, ClosedError, Connection, frame, request_frame

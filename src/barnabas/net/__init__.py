@@ -2,7 +2,7 @@
 
 From the bottom up:
 
-- `endpoint`: where somebody listens.
+- `endpoint`: an address that something listens on.
 - `frames`: requests and responses as they travel; `buffers`, `parts`: the bytes on their way in and out.
 - `connection`: one client, frames in, replies out; `listener`: accepting, limits, what connections share.
 - `purgatory`, `pending`: answers that come later.

@@ -2,7 +2,7 @@
 copying into them.
 
 Very large ones are mappings of their own, not reused. They have pages only where bytes arrived, which the system clears
-one by one as they come, and they grow in place: to clear or to copy a hundred megabytes would stop everybody.
+one by one as they come, and they grow in place: to clear or to copy a hundred megabytes would block the event loop.
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Protocol
 
 from barnabas.net.parts import FilePart, Part, release_parts
 from barnabas.net.purgatory import Parked
@@ -67,16 +68,29 @@ class BadRequestError(Exception):
     """What a client sent cannot be answered: its connection is closed with this line in the log."""
 
 
+class Timing(Protocol):
+    """Wants to know what becomes of the answer to one request."""
+
+    def answered(self) -> None: ...
+    def left(self) -> None:
+        """It is no longer behind other answers."""
+        ...
+
+    def sent(self) -> None: ...
+
+
 class Slot(Parked):
     """The place of one unanswered request in its connection's order of replies. It may wait in the purgatory."""
 
-    __slots__ = ("connection", "is_in_line", "parts")
+    __slots__ = ("connection", "is_in_line", "parts", "timing")
 
     def __init__(self, connection: Connection) -> None:
         super().__init__()
         self.connection = connection
         self.is_in_line = False
         self.parts: list[Part] | None = None
+        self.timing: Timing | None = None
+        """Of a request that is timed."""
 
     def fill(self, parts: list[Part]) -> None:
         """The reply has come: it leaves as soon as those before it have."""
@@ -107,6 +121,7 @@ class Connection:
         "_slots",
         "_sock",
         "_stash",
+        "_timing",
         "correlation_id",
         "is_closed",
         "last_active",
@@ -141,6 +156,8 @@ class Connection:
         """The request that holds back others, if one does."""
         self._is_paused = False
         self._is_writing = False
+        self._timing: Timing | None = None
+        """Of the newest timed answer that is being sent."""
         server.loop.add_reader(self._fd, self._on_readable)
 
     # ── coming in ────────────────────────────────────────────────────────────────────────────────────────────
@@ -150,6 +167,8 @@ class Connection:
         if self.server.last_sender is not self:
             self.server.last_sender = self
             self.server.last_sender_change_s = now
+        if self.server.is_metered:
+            self.server.read_ns = perf_counter_ns()
         try:
             if self._buffer is None:
                 self._receive()
@@ -362,10 +381,23 @@ class Connection:
         """The reply that leaves as soon as that of this slot has; None while there is none, or others come before."""
         return self._slots[1].parts if len(self._slots) > 1 and self._slots[0] is slot else None
 
+    @property
+    def newest_slot(self) -> Slot | None:
+        """The place of the last request that is not answered yet, or that was answered out of turn."""
+        return self._slots[-1] if self._slots else None
+
+    def time_sending(self, timing: Timing) -> None:
+        """Tell `timing` when all that is to be sent by now has been."""
+        if self._timing is not None:
+            self._timing.sent()
+        self._timing = timing
+
     def slot_filled(self, slot: Slot) -> None:
         if self.is_closed:
             release_parts(slot.parts or ())
             return
+        if slot.timing is not None:
+            slot.timing.answered()
         self._count(slot.parts or [])
         slots = self._slots
         if slots[0] is not slot:
@@ -375,6 +407,9 @@ class Connection:
             first.is_in_line = False
             first.parts = None
             self._out.extend(parts)
+            if first.timing is not None:
+                first.timing.left()
+                self.time_sending(first.timing)
         if not self._is_writing:
             self.server.flush_soon(self)
 
@@ -434,6 +469,9 @@ class Connection:
             self._is_writing = False
             self.server.loop.remove_writer(self._fd)
             self.server.answer_memory_freed()
+        if self._timing is not None and not out:
+            self._timing.sent()
+            self._timing = None
 
     def _send_bytes(self, out: deque[Part]) -> int:
         """Sends bytes at the head of the queue in one call, as many replies as are small. Returns how many bytes the

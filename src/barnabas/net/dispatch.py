@@ -24,7 +24,6 @@ from barnabas.net.api_versions import unsupported_version_reply
 from barnabas.net.connection import BadRequestError, Connection, Slot
 from barnabas.net.frames import encode_reply, frame_reply, reply_head
 from barnabas.net.large_requests import (
-    ELEMENTS_MAX,
     UNIT_BYTES_MAX,
     WHOLE_BYTES_MAX,
     ClientGoneError,
@@ -32,7 +31,7 @@ from barnabas.net.large_requests import (
     LargeRequest,
     TooMuchAtOnceError,
     Turns,
-    encode_long_answer,
+    encode_in_slices,
     in_pieces,
 )
 from barnabas.net.pending import Pending
@@ -81,6 +80,10 @@ FrameHandler = Callable[[Any, Any, int, memoryview, int], None]
 """Reads the request's bytes and answers the connection itself. Takes what it works with, the connection (of the kind
 that its listener makes), the version, the frame, and where the body begins in it; the connection knows the correlation
 id."""
+
+
+AnswerObserver = Callable[[int, int, Any], None]
+"""Takes the API, the version, and the answer."""
 
 
 class Route:
@@ -144,10 +147,12 @@ class Route:
 class Dispatcher:
     """Hands frames to handlers. One for each kind of listener: brokers and controllers serve different APIs."""
 
-    __slots__ = ("_routes", "_tasks", "_turns")
+    __slots__ = ("_routes", "_tasks", "_turns", "on_answer")
 
     def __init__(self, routes: Mapping[int, Route]) -> None:
         self._routes = routes
+        self.on_answer: AnswerObserver | None = None
+        """Is shown every answer that is a message, before it is encoded."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._turns: Turns | None = None
 
@@ -195,8 +200,10 @@ class Dispatcher:
             return
         answer = route.handler(route.host, request, caller)
         if isinstance(answer, Pending):
-            reply_with(connection, route.api_key, header.api_version, answer)
+            reply_with(connection, route.api_key, header.api_version, answer, self.on_answer)
         else:
+            if self.on_answer is not None:
+                self.on_answer(route.api_key, header.api_version, answer)
             connection.reply_bytes(encode_reply(route.api_key, header.api_version, header.correlation_id, answer))
 
     def _handle_large(self, connection: Connection, route: Route, frame: memoryview) -> None:
@@ -258,8 +265,10 @@ class Dispatcher:
         try:
             # Called here, not where the task is made: one that is cancelled before its first step leaves nothing.
             answer = await route.handler(route.host, request, caller)
-            if route.long_answer is not None and len(getattr(answer, route.long_answer) or ()) > ELEMENTS_MAX:
-                parts = reply_parts(header, await encode_long_answer(answer, header.api_version, route.long_answer))
+            if self.on_answer is not None:
+                self.on_answer(route.api_key, header.api_version, answer)
+            if route.long_answer is not None and getattr(answer, route.long_answer):
+                parts = reply_parts(header, await encode_in_slices(answer, header.api_version, route.long_answer))
             elif isinstance(answer, list):
                 parts = reply_parts(header, answer)
             else:
@@ -310,19 +319,37 @@ class PendingSlot(Slot):
         self._answer.abandon()
 
 
-def reply_with(connection: Connection, api_key: ApiKey, version: int, answer: Pending[Any]) -> None:
+def reply_with(
+    connection: Connection,
+    api_key: ApiKey,
+    version: int,
+    answer: Pending[Any],
+    on_answer: AnswerObserver | None = None,
+) -> None:
     """Answers the request being handled when its answer comes, which may be at once."""
     if answer.done():
+        if on_answer is not None:
+            on_answer(api_key, version, answer.result())
         connection.reply_bytes(encode_reply(api_key, version, connection.correlation_id, answer.result()))
     else:
         slot = PendingSlot(connection, answer)
         connection.line_up(slot)
-        answer.when_done(partial(_answer_came, slot, api_key, version, connection.correlation_id, answer))
+        answer.when_done(partial(_answer_came, slot, api_key, version, connection.correlation_id, answer, on_answer))
 
 
-def _answer_came(slot: Slot, api_key: ApiKey, version: int, correlation_id: int, answer: Pending[Any]) -> None:
+def _answer_came(
+    slot: Slot,
+    api_key: ApiKey,
+    version: int,
+    correlation_id: int,
+    answer: Pending[Any],
+    on_answer: AnswerObserver | None,
+) -> None:
     try:
-        reply = encode_reply(api_key, version, correlation_id, answer.result())
+        response = answer.result()
+        if on_answer is not None:
+            on_answer(api_key, version, response)
+        reply = encode_reply(api_key, version, correlation_id, response)
     except Exception:
         _answer_failed(slot, api_key, version, correlation_id)
         return

@@ -1,4 +1,4 @@
-"""Where somebody listens."""
+"""An address that something listens on."""
 
 from __future__ import annotations
 

@@ -5,9 +5,9 @@
                  of a response: correlation id, tags
     body         the message, in the version that the request names
 
-Whoever asks keeps an `Expected` for each request under way. A broker answers the requests of a connection in their
-order, so the next frame must carry the correlation id of the oldest: one that does not, a length that cannot be and a
-body that cannot be decoded all mean that the stream is not understood, and only closing it helps.
+The side that asks keeps an `Expected` for each request under way. A broker answers the requests of a connection in
+their order, so the next frame must carry the correlation id of the oldest: one that does not, a length that cannot be
+and a body that cannot be decoded all mean that the stream is not understood, and only closing it helps.
 
 The errors here are those of every client of ours, blocking or not; their texts name the other side and the request.
 """

@@ -1,4 +1,4 @@
-"""Requests so large that answering them in one go would keep everybody else waiting.
+"""Requests so large that answering them in one go would keep all other clients waiting.
 
 Such a request is read, answered and encoded piece by piece (`protocol/pieces`): each piece goes to the ordinary handler
 as a request of its own, and their answers become one. It is read twice, the first time only to see that it is well
@@ -43,15 +43,17 @@ WHOLE_BYTES_MAX = 8192
 SHORT_BYTES_MAX = 2048
 """The same for those whose elements can be a byte long and cost much more than that."""
 UNIT_BYTES_MAX = 8 * 1024 * 1024
-"""Of a request that is not cut into pieces: more than the records of any group or broker may take."""
+"""Of a request that is not cut into pieces, or not for its handler: more than the records of any group or broker may
+take."""
 NAME_BYTES = 128
 """What it takes to remember a name, roughly."""
 SLICE_SECONDS = 0.004
 FIRST_ELEMENTS, ELEMENTS_MAX = 4, 1000
 """Of a piece."""
 ADDED_AT_ONCE, FORGOTTEN_AT_ONCE = 32, 20_000
-WHOLE_WEIGHT_MAX = 200_000 * WEIGHT_OF_STRUCT
-"""Of a request that cannot be answered in pieces."""
+WHOLE_WEIGHT_MAX = 40_000 * WEIGHT_OF_STRUCT
+"""Of a request that cannot be answered in pieces: that many are refused in one go, or encoded. Ten thousand changes of
+any kind weigh less, with what belongs to each."""
 
 ANSWER_BYTES_MAX = 256 * 1024 * 1024
 SMALL_ANSWER_BYTES = BACKLOG_BYTES
@@ -60,12 +62,17 @@ ANSWERS_BYTES_MAX = ANSWER_BYTES_MAX
 
 
 class Cut(NamedTuple):
-    """Where requests of some versions are cut into pieces, and where the pieces of the answer are put together."""
+    """Where requests of some versions are cut into pieces, and where the pieces of the answer are put together. Without
+    a path, a request is not cut: its handler looks at its `frame` (`ENCLOSING`)."""
 
     request_path: Path
     response_path: Path
     first_version: int = 0
     last_version: int = 1 << 15
+
+
+ENCLOSING = Cut((), ())
+"""Of a request that is large because it holds another one, which may be cut itself."""
 
 
 class Turns:
@@ -131,14 +138,17 @@ class LargeRequest:
         classes: tuple[type[Message], type[Message]],
         turns: Turns,
     ) -> None:
+        self.header = header
+        self.frame = frame
         self._connection = connection
         self._server = connection.server
         self._clock = connection.server.turn_clock
         self._turns = turns
+        self._outer: LargeRequest | None = None
         request, self._response = classes
         self._version = header.api_version
         self._reader = PieceReader(request, header.api_version, cut.request_path, frame, header.body_offset)
-        self._array, self._response_path = cut.request_path[0], cut.response_path
+        self._request_path, self._response_path = cut.request_path, cut.response_path
         self._elements = FIRST_ELEMENTS
         self._busy_seconds = 0.0
         """What the present piece has cost so far."""
@@ -160,6 +170,11 @@ class LargeRequest:
         return self._charged_bytes
 
     @property
+    def size(self) -> int:
+        """In bytes, with its header."""
+        return len(self.frame)
+
+    @property
     def weight(self) -> int:
         """Of all that it has, once it is checked."""
         return self._reader.total_weight
@@ -167,6 +182,14 @@ class LargeRequest:
     @property
     def response_array(self) -> str:
         return self._response_path[0]
+
+    def enclosed(
+        self, header: RequestHeader, frame: memoryview, cut: Cut, classes: tuple[type[Message], type[Message]]
+    ) -> LargeRequest:
+        """A request that this one holds. Its answer is counted as that of this one."""
+        enclosed = LargeRequest(self._connection, header, frame, cut, classes, self._turns)
+        enclosed._outer = self
+        return enclosed
 
     @contextmanager
     def in_the_making(self) -> Iterator[None]:
@@ -184,9 +207,11 @@ class LargeRequest:
         """Reads it to the end; DecodeError if it is malformed. `look` is shown every piece."""
         self._reader.piece_weight_max = ELEMENTS_MAX * WEIGHT_OF_STRUCT
         await self._take_turn()
+        is_within_element = False
         for piece in self._reader.pieces():
             elements = getattr(piece, self._array)
-            self.count += len(elements or ())
+            self.count += len(elements or ()) - is_within_element
+            is_within_element = self._reader.is_within_element
             if look is not None:
                 look(piece)
             if elements:
@@ -214,9 +239,17 @@ class LargeRequest:
 
     async def whole(self) -> Any:
         """All of it at once, for what cannot be answered in pieces. It must be known to be small enough."""
+        if getattr(self.root, self._array) is None:
+            return self.root
         elements: list[Any] = []
+        is_within_element = False
         async for piece in self.pieces():
-            elements += getattr(piece, self._array) or ()
+            more = getattr(piece, self._array) or []
+            if is_within_element:
+                inner = self._request_path[1]
+                getattr(elements[-1], inner).extend(getattr(more.pop(0), inner))
+            elements += more
+            is_within_element = self._reader.is_within_element
             self._elements = ELEMENTS_MAX
         setattr(self.root, self._array, elements)
         return self.root
@@ -267,6 +300,9 @@ class LargeRequest:
 
     async def charge(self, size: int) -> None:
         """Counts what is kept for the answer. Waits where that is too much now; BadRequestError where it always is."""
+        if self._outer is not None:
+            await self._outer.charge(size)
+            return
         self._charged_bytes += size
         self._server.answers_in_the_making_bytes += size
         if self._charged_bytes > ANSWER_BYTES_MAX:
@@ -291,6 +327,10 @@ class LargeRequest:
             for _ in range(min(len(names), FORGOTTEN_AT_ONCE)):
                 pop()
             await self._take_turn()
+
+    @property
+    def _array(self) -> str:
+        return self._request_path[0]
 
     async def _take_turn(self) -> None:
         await self._turns.next()
@@ -335,15 +375,14 @@ class _Timed:
                 advance, value = steps.throw, error
 
 
-async def encode_long_answer(response: Any, version: int, array: str) -> list[bytes]:
-    """The body of an answer with very many elements in `array`."""
-    writer: PieceWriter[Any] = PieceWriter(type(response), version, (array,))
+async def encode_in_slices(message: Any, version: int, array: str) -> list[bytes]:
+    """The body of a message with very many elements in `array`, or with some that are large themselves."""
+    writer: PieceWriter[Any] = PieceWriter(type(message), version, (array,))
     breather = Breather()
-    elements = getattr(response, array)
-    for start in range(0, len(elements), ADDED_AT_ONCE):
-        writer.add(elements[start : start + ADDED_AT_ONCE])
+    for element in getattr(message, array):
+        writer.add((element,))
         await breather.pause_if_due()
-    return writer.finish(response)
+    return writer.finish(message)
 
 
 async def in_pieces(handler: Handler, host: Any, request: LargeRequest, caller: Caller) -> Any:
@@ -371,7 +410,7 @@ def as_a_whole(count_max: int, refuse: Callable[[Any], Any]) -> LargeHandler:
 
     async def answer(handler: Handler, host: Any, request: LargeRequest, caller: Caller) -> Any:
         await request.check()
-        if request.count > count_max or request.weight > WHOLE_WEIGHT_MAX:
+        if request.count > count_max or request.weight > WHOLE_WEIGHT_MAX or request.size > UNIT_BYTES_MAX:
             return await answer_pieces(lambda _host, piece, _caller: refuse(piece), host, request, caller)
         response = await request.call(handler, host, await request.whole(), caller)
         await request.add_in_slices(getattr(response, request.response_array))

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from barnabas.net.buffers import SCRATCH_BYTES, BufferPool
 from barnabas.net.connection import BACKLOG_BYTES, Connection, FrameHandler
+from barnabas.net.connection_rates import ConnectionRates
 from barnabas.net.large_requests import ANSWERS_BYTES_MAX
+from barnabas.net.windowed_rate import DEFAULT_QUOTA_WINDOWS, WindowedRate
 from barnabas.ports.clock import turn_clock
 from barnabas.ports.network import TUNED_BY_SYSTEM
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from barnabas.net.endpoint import Listener
     from barnabas.net.large_requests import LargeRequest
+    from barnabas.net.windowed_rate import QuotaWindows
     from barnabas.ports.network import Acceptor, Network, Socket, SocketBuffers
 
 logger = logging.getLogger("barnabas.listener")
@@ -28,6 +31,10 @@ BACKLOG_MIN = 1024
 """Connections are accepted between two turns of the loop. Kafka has a thread for that, and can do with the 50 that are
 the default of `socket.listen.backlog.size`; here the 51st client to come within one turn would wait a second."""
 ALONE_SECONDS = 0.1
+
+
+REFUSED_LATE_MAX = 1000
+"""Connections that are closed later because they came too often; more of them are closed at once."""
 
 
 MakeConnection = Callable[["ListenerServer", "Socket", tuple[str, int]], Connection]
@@ -51,10 +58,11 @@ class ConnectionLimits:
 class ConnectionCensus:
     """How many connections there are, over all listeners that share a limit."""
 
-    __slots__ = ("by_ip", "servers", "total", "waiting")
+    __slots__ = ("by_ip", "rates", "servers", "total", "waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, windows: QuotaWindows = DEFAULT_QUOTA_WINDOWS) -> None:
         self.by_ip: Counter[str] = Counter()
+        self.rates = ConnectionRates(windows)
         self.total = 0
         self.servers: list[ListenerServer] = []
         self.waiting: dict[ListenerServer, None] = {}
@@ -129,11 +137,22 @@ class ListenerServer:
         self.last_sender_change_s = 0.0
         """When `last_sender` last changed, by the clock of the event loop."""
         self.turn_clock = turn_clock(loop)
+        self.accepted = 0
+        """Connections that were let in."""
+        self.is_metered = False
+        self.read_ns = 0
+        """When what is handled now was read, by the performance counter, if requests are metered."""
         self.answers_in_the_making: dict[LargeRequest, None] = {}
         """The oldest first."""
         self.answers_in_the_making_bytes = 0
         self._socket_buffers = socket_buffers
         self._make_connection = make_connection
+        self.rate = WindowedRate(census.rates.windows)
+        """Of the connections that come."""
+        self._late: tuple[Socket, asyncio.TimerHandle] | None = None
+        """One that was accepted, and is taken later. Others wait behind it."""
+        self._refused_late: dict[Socket, asyncio.TimerHandle] = {}
+        """Those that are closed later."""
         self._acceptor: Acceptor | None = None
         self._is_accepting = False
         self._to_flush: list[Connection] = []
@@ -162,11 +181,22 @@ class ListenerServer:
     def close(self) -> None:
         """Stops accepting connections, and closes those that are open."""
         self.stop_accepting()
+        late = [*self._refused_late.items(), *filter(None, (self._late,))]
+        self._refused_late.clear()
+        self._late = None
+        for sock, timer in late:
+            timer.cancel()
+            sock.close()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         for connection in list(self.connections):
             connection.flush()
             connection.close()
+
+    def retire(self) -> None:
+        """There is no such listener any more."""
+        self.census.servers.remove(self)
+        self.census.waiting.pop(self, None)
 
     def stop_accepting(self) -> None:
         self._pause_accepting()
@@ -205,9 +235,53 @@ class ListenerServer:
                 self._pause_accepting()
                 self.loop.call_later(1.0, self.resume_accepting)
                 return
+            throttle_s = self._count_connection(1)
+            if throttle_s > 0:
+                self._pause_accepting()
+                timer = self.loop.call_later(throttle_s, self._admit_late, sock, host, port)
+                self._late = sock, timer
+                return
             self._admit(sock, host, port)
 
+    def _count_connection(self, count: int) -> float:
+        """Returns for how long the connection has to wait, and others behind it."""
+        now = self.loop.time()
+        rates = [self.rate] if self.is_protected else [self.rate, self.census.rates.total]
+        for rate in rates:
+            rate.record(count, now)
+        return max(rate.excess_s(now) for rate in rates)
+
+    def _admit_late(self, sock: Socket, host: str, port: int) -> None:
+        self._late = None
+        self._admit(sock, host, port)
+        self.resume_accepting()
+
+    def _is_too_frequent(self, sock: Socket, host: str) -> bool:
+        """Whether an address sends more connections than its quota. Then this one is closed after a while, and does not
+        count."""
+        now = self.loop.time()
+        rate = self.census.rates.of_address(host, now)
+        if rate is None:
+            return False
+        rate.record(1, now)
+        throttle_s = rate.excess_s(now)
+        if throttle_s <= 0:
+            return False
+        rate.record(-1, now)
+        self._count_connection(-1)
+        if len(self._refused_late) >= REFUSED_LATE_MAX:
+            sock.close()
+        else:
+            self._refused_late[sock] = self.loop.call_later(throttle_s, self._close_late, sock)
+        return True
+
+    def _close_late(self, sock: Socket) -> None:
+        del self._refused_late[sock]
+        sock.close()
+
     def _admit(self, sock: Socket, host: str, port: int) -> None:
+        if self._is_too_frequent(sock, host):
+            return
         if self.census.by_ip[host] >= self.limits.for_ip(host):
             logger.warning(
                 "%s refused %s:%d: it has reached its limit of %d connections (max.connections.per.ip)",
@@ -220,6 +294,7 @@ class ListenerServer:
             return
         self.census.joined(host)
         self.connections[self._make_connection(self, sock, (host, port))] = None
+        self.accepted += 1
         if self.census.total > self.limits.total and (idlest := self.census.idlest()) is not None:
             logger.warning("%s is closed to make way for a connection of %s", idlest, self.listener.name)
             idlest.close()
@@ -235,7 +310,7 @@ class ListenerServer:
             self.loop.remove_reader(self._acceptor.fileno())
 
     def resume_accepting(self) -> None:
-        if not self._is_accepting and self._acceptor is not None:
+        if not self._is_accepting and self._acceptor is not None and self._late is None:
             self._is_accepting = True
             self.loop.add_reader(self._acceptor.fileno(), self._on_acceptable)
 

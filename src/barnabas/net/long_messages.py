@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.net.large_requests import ELEMENTS_MAX, WHOLE_BYTES_MAX, Breather, encode_long_answer
+from barnabas.net.large_requests import ELEMENTS_MAX, WHOLE_BYTES_MAX, Breather, encode_in_slices
 from barnabas.protocol import codec
 from barnabas.protocol.compiler.decoder import WEIGHT_OF_STRUCT
 from barnabas.protocol.pieces import PieceReader
@@ -28,6 +28,11 @@ LONG_ARRAYS: Final[Mapping[str, str]] = {
     "AlterConfigsResponse": "responses",
     "IncrementalAlterConfigsRequest": "resources",
     "IncrementalAlterConfigsResponse": "responses",
+    "AlterClientQuotasRequest": "entries",
+    "AlterClientQuotasResponse": "entries",
+    "AlterPartitionReassignmentsRequest": "topics",
+    "AlterPartitionReassignmentsResponse": "responses",
+    "ListPartitionReassignmentsResponse": "topics",
     "ElectLeadersResponse": "replica_election_results",
 }
 """Where a message has the many things that it may name, and each of them is more than a name."""
@@ -35,9 +40,9 @@ LONG_ARRAYS: Final[Mapping[str, str]] = {
 
 async def encode_message(message: Message, version: int) -> bytes:
     array = LONG_ARRAYS.get(type(message).__name__)
-    if array is None or len(getattr(message, array)) <= ELEMENTS_MAX:
+    if array is None or not getattr(message, array):
         return codec.encode(message, version)
-    return b"".join(await encode_long_answer(message, version, array))
+    return b"".join(await encode_in_slices(message, version, array))
 
 
 async def decode_message(cls: type[Message], data: Buffer, version: int, offset: int) -> Any:

@@ -9,7 +9,7 @@
 Theory of operation. Requests wait in a queue while there is no connection, or as many are under way as may be; they
 leave in the order in which they were sent, any number behind one another, and their answers come in that order. There
 is no task for a request, only a future; one task makes connections. A new connection is first asked which versions the
-other side speaks (ApiVersions) and, where security wants it, shown who we are. `peer_link` is one such connection.
+other side speaks (ApiVersions) and, where security wants it, authenticated. `peer_link` is one such connection.
 
 What a caller has to know:
 
@@ -17,11 +17,12 @@ What a caller has to know:
 - A connection that cannot be made fails everything that waits for it, at once and with the reason. The next attempt
   comes no sooner than `reconnect_backoff_s` after this one, twice as late with every failure in a row, up to
   `reconnect_backoff_max_s`, shortened or lengthened by chance so that nodes do not knock in step; what is sent
-  meanwhile waits for it. Nobody connects for its own sake: a peer that is not asked anything stays as it is.
+  meanwhile waits for it. No connection is made for its own sake: a peer that is not asked anything stays as it is.
 - A lost connection fails what was under way on it. What was still in the queue waits for the next one.
 - An answer that does not come in time ends the connection, as answers come in order and so none can come any more. A
   request that was not even sent by then fails alone.
-- Whoever is cancelled while waiting is forgotten: what is queued is not sent, and an answer that comes is dropped.
+- A caller that is cancelled while it waits is forgotten: what is queued is not sent, and an answer that comes is
+  dropped.
 
 All errors are `WireError`s and name the peer. Everything is bounded: the queue (`PeerBusyError`), what is under way,
 and the size of an answer. To be used on the event loop it was made for, of which a node has several.

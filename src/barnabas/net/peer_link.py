@@ -1,16 +1,16 @@
 """One stream to another node, seen from the side that asks: requests go out, their answers come in, in order.
 
-Theory of operation. Nothing here waits; a request and whoever waits for its answer are an `Exchange`, and the link
-settles its future. Requests of one turn of the event loop leave together. Answers are received as `connection`
-receives requests: small ones into a scratch buffer that all links of the loop share, decoded there and then; large
-ones into a buffer of their own from a pool.
+Theory of operation. Nothing here waits; a request and the caller that waits for its answer are an `Exchange`, and the
+link settles its future. Requests of one turn of the event loop leave together. Answers are received as `connection`
+receives requests: small ones into a scratch buffer that all links of the loop share, decoded there and then; large ones
+into a buffer of their own from a pool.
 
 A *raw* exchange hands the body out undecoded, in such a buffer: replicas fetch megabytes, and want them where the log
 can write them from. To spare those the way through the scratch buffer, only a few kilobytes are received there while
 a raw answer is next: enough for its length, or for all of an answer that says there is nothing new. The buffer grows
 with what really arrived unless as much came before, so a length alone makes no large one.
 
-Whatever goes wrong (the stream ends or fails, an answer is not the one that is due, bytes come that nobody asked for)
+Whatever goes wrong (the stream ends or fails, an answer is not the one that is due, bytes come that were not asked for)
 ends the link, once: every exchange under way fails with the reason, and `on_lost` hears it.
 """
 

@@ -1,7 +1,8 @@
 """An answer that comes later, without a task that waits for it.
 
-Members of groups ask more often than anyone else, and what a coordinator does for one request costs less than a task
-and a future would. So whoever has the answer hands it straight to whoever waits: a connection, or a coroutine.
+Members of groups ask more often than any other client, and what a coordinator does for one request costs less than a
+task and a future would. So the code that has the answer hands it straight to what waits for it: a connection, or a
+coroutine.
 """
 
 from __future__ import annotations

@@ -4,10 +4,11 @@
     await stream.shake_hands(loop)
 
 The cipher works on two buffers in memory, so the stream below may be a real one or a simulated one. Two things are
-different from a plain socket, and whoever uses this has to know them:
+different from a plain socket, and callers have to know them:
 
 - Bytes may be at hand that the event loop knows nothing of, because they have left the socket below. After a
-  `recv_into` that filled its buffer, `has_more` says so; whoever stops reading then has to come back by itself.
+  `recv_into` that filled its buffer, `has_more` says so; a caller that stops reading then has to come back of its own
+  accord.
 - What `send` has encrypted must go out before anything else can. If the socket below does not take all of it, `send`
   raises `BlockingIOError` although it has the bytes; asked again with the same bytes, it sends the rest and counts
   them. That is within what `Socket` promises.

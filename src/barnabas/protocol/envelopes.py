@@ -5,7 +5,7 @@
     client address   4 or 16 bytes
 
 The answer has the header and body of the response to the client's request, or only an error: NOT_CONTROLLER if the
-receiver does not lead, so that the broker asks whoever does.
+receiver does not lead, so that the broker asks the node that does.
 """
 
 from __future__ import annotations
@@ -19,13 +19,20 @@ from barnabas.protocol import messages as m
 from barnabas.protocol.api import APIS, response_header_version
 from barnabas.protocol.errors import DecodeError, Error, KafkaError
 from barnabas.protocol.headers import RequestHeader, parse_request_header, parse_response_header, write_request_header
+from barnabas.protocol.pieces import read_unit
+from barnabas.protocol.varint import write_uvarint
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from barnabas.protocol.compiler.structs import Message
 
 _VERSION: Final = struct.Struct(">h")
 _CORRELATION_ID: Final = struct.Struct(">i")
 _PRINCIPAL_VERSION: Final = 0
+_ENVELOPE_VERSION: Final = 0
+_EMPTY_BYTES: Final = b"\x01"
+"""Of a response in an envelope, which comes first there."""
 
 
 class Principal(NamedTuple):
@@ -107,7 +114,7 @@ def _principal(data: bytes) -> Principal:
         (version,) = _VERSION.unpack_from(data)
         if version != _PRINCIPAL_VERSION:
             raise DecodeError(f"version {version} of a principal is unknown")
-        decoded = codec.decode(m.DefaultPrincipalData, data, version, _VERSION.size)
+        decoded = read_unit(m.DefaultPrincipalData, data, version, _VERSION.size)
     except (struct.error, DecodeError) as error:
         raise KafkaError(
             Error.PRINCIPAL_DESERIALIZATION_FAILURE, f"Failed to deserialize client principal: {error}"
@@ -117,9 +124,22 @@ def _principal(data: bytes) -> Principal:
 
 def seal_response(forwarded: Forwarded, body: bytes) -> m.EnvelopeResponse:
     """`body` is the response, encoded in the client's version."""
+    return m.EnvelopeResponse(response_data=_response_header(forwarded) + body)
+
+
+def sealed_response(forwarded: Forwarded, body: Sequence[bytes]) -> list[bytes]:
+    """The same, encoded: of a long response, in parts that are not copied."""
+    header = _response_header(forwarded)
+    start = bytearray()
+    write_uvarint(start, len(header) + sum(map(len, body)) + 1)
+    empty = codec.encode(m.EnvelopeResponse(response_data=b""), _ENVELOPE_VERSION)
+    return [bytes(start) + header, *body, empty[len(_EMPTY_BYTES) :]]
+
+
+def _response_header(forwarded: Forwarded) -> bytes:
     header = forwarded.header
     tags = b"\0" if response_header_version(header.api_key, header.api_version) == 1 else b""
-    return m.EnvelopeResponse(response_data=_CORRELATION_ID.pack(header.correlation_id) + tags + body)
+    return _CORRELATION_ID.pack(header.correlation_id) + tags
 
 
 def open_response(envelope: m.EnvelopeResponse, api_key: int, client: ForwardedClient) -> EnclosedResponse:

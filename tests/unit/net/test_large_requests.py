@@ -12,10 +12,18 @@ import pytest
 
 from barnabas.net import large_requests
 from barnabas.net.dispatch import Dispatcher, Route
-from barnabas.net.large_requests import ELEMENTS_MAX, SLICE_SECONDS, Cut, as_a_whole
+from barnabas.net.large_requests import (
+    ELEMENTS_MAX,
+    SLICE_SECONDS,
+    WHOLE_BYTES_MAX,
+    WHOLE_WEIGHT_MAX,
+    Cut,
+    as_a_whole,
+)
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.codec import decode
+from barnabas.protocol.compiler.decoder import WEIGHT_OF_STRUCT
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.headers import parse_response_header
 from barnabas.protocol.refusals import refusal
@@ -280,6 +288,115 @@ def test_what_cannot_be_answered_in_pieces_comes_as_a_whole_or_is_refused(count:
         assert [each.name for each in answer.responses] == keys(count)
         assert {each.error_code for each in answer.responses} == {expected}
         assert asked == ([count] if expected is Error.NONE else [])
+        writer.close()
+        served.server.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("sizes", [[3000, 0, 1, 2000], [4990], [999, 1000, 1001, 1, 1, 1]])
+def test_what_comes_as_a_whole_has_its_inner_arrays_whole(sizes: list[int]) -> None:
+    """Though the pieces that it was read in ended anywhere, in the middle of a topic too."""
+    topic = m.ElectLeadersRequest.TopicPartitions
+    topics = [topic(topic=f"t{at}", partitions=list(range(size))) for at, size in enumerate(sizes)]
+
+    def elect(desk: object, request: m.ElectLeadersRequest, caller: Caller) -> Any:
+        assert [(each.topic, each.partitions) for each in request.topic_partitions or ()] == [
+            (each.topic, each.partitions) for each in topics
+        ]
+        return refusal(request, KafkaError(Error.NONE))
+
+    async def scenario() -> None:
+        cut = Cut(("topic_partitions", "partitions"), ("replica_election_results", "partition_result"))
+        large = as_a_whole(len(sizes), refuse_nothing)
+        route = Route(ApiKey.ELECT_LEADERS, (0, 2), elect, cuts=[cut], large_handler=large)
+        served = Served(Dispatcher({ApiKey.ELECT_LEADERS: route}).dispatch)
+        reader, writer = await served.client()
+        writer.write(request_frame(m.ElectLeadersRequest(topic_partitions=topics), 1))
+        answer = decode(m.ElectLeadersResponse, await read_frame(reader), 1, 4)
+        assert [len(each.partition_result) for each in answer.replica_election_results] == sizes
+        writer.close()
+        served.server.close()
+
+    run(scenario)
+
+
+def test_null_stays_null_in_a_request_that_is_large_for_another_reason() -> None:
+    """For some requests it means everything there is."""
+    asked: list[Any] = []
+
+    def elect(desk: object, request: m.ElectLeadersRequest, caller: Caller) -> Any:
+        asked.append(request.topic_partitions)
+        return refusal(request, KafkaError(Error.NONE))
+
+    async def scenario() -> None:
+        cut = Cut(("topic_partitions", "partitions"), ("replica_election_results", "partition_result"))
+        route = Route(ApiKey.ELECT_LEADERS, (0, 2), elect, cuts=[cut], large_handler=as_a_whole(5, refuse_nothing))
+        served = Served(Dispatcher({ApiKey.ELECT_LEADERS: route}).dispatch)
+        reader, writer = await served.client()
+        request = m.ElectLeadersRequest(topic_partitions=None)
+        writer.write(request_frame(request, 1, client_id="c" * (WHOLE_BYTES_MAX + 1)))
+        await read_frame(reader)
+        assert asked == [None]
+        writer.close()
+        served.server.close()
+
+    run(scenario)
+
+
+def refuse_nothing(request: Any) -> Any:
+    raise AssertionError("this is not too much")
+
+
+@pytest.mark.parametrize(
+    ("topics", "partitions"),
+    [(5, WHOLE_WEIGHT_MAX // WEIGHT_OF_STRUCT // 5), (2, WHOLE_WEIGHT_MAX // WEIGHT_OF_STRUCT)],
+)
+def test_a_few_elements_with_very_many_in_them_are_refused_as_well(topics: int, partitions: int) -> None:
+    topic = m.ElectLeadersRequest.TopicPartitions
+    asked = [topic(topic=f"t{at}", partitions=list(range(partitions))) for at in range(topics)]
+
+    def elect(desk: object, request: m.ElectLeadersRequest, caller: Caller) -> Any:
+        raise AssertionError("this is too much")
+
+    async def scenario() -> None:
+        cut = Cut(("topic_partitions", "partitions"), ("replica_election_results", "partition_result"))
+        large = as_a_whole(5, lambda request: refusal(request, KafkaError(Error.POLICY_VIOLATION)))
+        route = Route(ApiKey.ELECT_LEADERS, (0, 2), elect, cuts=[cut], large_handler=large)
+        served = Served(Dispatcher({ApiKey.ELECT_LEADERS: route}).dispatch)
+        reader, writer = await served.client()
+        writer.write(request_frame(m.ElectLeadersRequest(topic_partitions=asked), 1))
+        answer = decode(m.ElectLeadersResponse, await read_frame(reader), 1, 4)
+        assert answer.error_code == Error.POLICY_VIOLATION
+        writer.close()
+        served.server.close()
+
+    run(scenario)
+
+
+def test_what_is_not_cut_for_its_handler_must_not_have_very_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    bytes_max = 1_000_000
+    monkeypatch.setattr(large_requests, "UNIT_BYTES_MAX", bytes_max)
+    asked: list[int] = []
+
+    def delete(desk: object, request: m.DeleteTopicsRequest, caller: Caller) -> Any:
+        asked.append(len(request.topic_names))
+        return refusal(request, KafkaError(Error.NONE))
+
+    async def scenario() -> None:
+        large = as_a_whole(5000, lambda request: refusal(request, KafkaError(Error.POLICY_VIOLATION)))
+        cut = Cut(("topic_names",), ("responses",))
+        route = Route(ApiKey.DELETE_TOPICS, (1, 6), delete, cuts=[cut], large_handler=large)
+        served = Served(Dispatcher({ApiKey.DELETE_TOPICS: route}).dispatch)
+        reader, writer = await served.client()
+        for count, expected in ((33, Error.NONE), (34, Error.POLICY_VIOLATION)):
+            names = [f"{number:030000}" for number in range(count)]
+            frame = request_frame(m.DeleteTopicsRequest(topic_names=names, timeout_ms=5), 1)
+            assert (len(frame) - 4 > bytes_max) == (expected is Error.POLICY_VIOLATION)
+            writer.write(frame)
+            answer = decode(m.DeleteTopicsResponse, await read_frame(reader), 1, 4)
+            assert {each.error_code for each in answer.responses} == {expected}
+        assert asked == [33]
         writer.close()
         served.server.close()
 
