@@ -6,6 +6,7 @@ import contextlib
 import itertools
 from typing import TYPE_CHECKING, Any, cast
 
+import hypothesis
 import pytest
 from tools import apache_kafka
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     MakeNode = Callable[[Mapping[str, str]], Peer]
+
+hypothesis.settings.register_profile("starved", deadline=None)
+hypothesis.settings.load_profile("starved")
+"""How long an example takes says how busy the machine is, and nothing about what is tested."""
 
 _NUMBERS = itertools.count(1)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tools import apache_kafka
 
-from barnabas.testing.node_process import Node
+from tests.nodes import Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -23,8 +23,12 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 PeerKind = Literal["barnabas", "kafka"]
 
-SETTINGS: Mapping[str, str] = {"log.retention.check.interval.ms": "200", "log.initial.task.delay.ms": "100"}
-"""Retention looks often enough for a test to see what it does."""
+SETTINGS: Mapping[str, str] = {
+    "log.retention.check.interval.ms": "200",
+    "log.initial.task.delay.ms": "100",
+    "log.cleaner.backoff.ms": "200",
+}
+"""Retention and compaction look often enough for a test to see what they do."""
 
 SHORT_LIVED: Mapping[str, str] = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 """For a Spark that lives as long as a few tests: the compiler that makes long-running programs fast would take a
@@ -87,3 +91,12 @@ def resident_bytes(pid: int) -> int:
 def open_files(pid: int) -> int:
     """How many file descriptors a process has open."""
     return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def closed_segment_sizes(log: Path) -> list[int]:
+    """The bytes of all segments of a log but the active one, the oldest first."""
+    while True:
+        try:
+            return [file.stat().st_size for file in sorted(log.glob("*.log"))[:-1]]
+        except FileNotFoundError:
+            continue  # one went while we looked

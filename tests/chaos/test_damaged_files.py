@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas.log.folder.checkpoints import FIRST_DIRTY_OFFSETS, TopicPartition, read_offsets
+from barnabas.ports import SystemDisk
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
-from barnabas.testing.node_process import Node
+from tests.clients.test_compaction import COMPACTED, Later, pairs, read_all
 from tests.clients.with_confluent import ConfluentClient
+from tests.nodes import Node
+from tests.peers import wait_until
 from tests.wire.batches import base_offsets, batch
 from tests.wire.connection import Connection
 from tests.wire.requests import LATEST, Topic, create_topic, fetch, list_offsets, produce_request
@@ -173,3 +177,36 @@ def test_a_metadata_log_with_garbage_behind_it_recovers(metadata_folder: Path, t
         assert ConfluentClient(node.bootstrap).topic_names() == {f"{topic}-{n}" for n in range(10)}
     finally:
         node.kill()
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [None, b"", b"\xff garbage", b"0\n1\n{topic} 0 99999\n", b"7\n1\n{topic} 0 4\n"],
+    ids=["deleted", "empty", "garbage", "beyond the end", "of an unknown version"],
+)
+def test_a_cleaner_whose_checkpoint_is_lost_begins_at_the_beginning_of_the_log(
+    victim: Node, topic: str, damaged: bytes | None
+) -> None:
+    client, later = ConfluentClient(victim.bootstrap), Later()
+    client.create_topic(topic, config=COMPACTED)
+    for number in range(2):
+        client.produce(topic, [later.message(b"%d" % number, key) for key in (b"a", b"b")])
+    later.roll(client, topic, b"first")
+    wait_until(lambda: [each.offset for each in read_all(client, topic)] == [2, 3, 4], "the log is compacted")
+    file = victim.data_dir / FIRST_DIRTY_OFFSETS
+
+    def clean_up_to() -> int | None:
+        return read_offsets(SystemDisk(), str(file)).get(TopicPartition(topic, 0))
+
+    wait_until(lambda: clean_up_to() == 4, "the checkpoint says so")
+    victim.stop()
+    if damaged is None:
+        file.unlink()
+    else:
+        file.write_bytes(damaged.replace(b"{topic}", topic.encode()))
+    victim.start()
+    client.produce(topic, [later.message(b"2", b"a")])
+    later.roll(client, topic, b"second")
+    expected = [(3, b"b", b"1"), (4, b"first", b"rolls"), (5, b"a", b"2"), (6, b"second", b"rolls")]
+    wait_until(lambda: pairs(read_all(client, topic)) == expected, "the log is compacted again")
+    wait_until(lambda: clean_up_to() == 6, "the checkpoint says so again")

@@ -21,7 +21,7 @@ from barnabas.log.folder.meta_properties import META_PROPERTIES
 from barnabas.ports import SystemDisk
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
-from barnabas.testing.node_process import Node, NodeError
+from tests.nodes import Node, NodeError
 from tests.peers import SETTINGS, wait_until
 from tests.wire.batches import batch
 from tests.wire.connection import Connection

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
-from barnabas.testing.node_process import Node
 from tests.disks import DISK_BYTES, small_disk
+from tests.nodes import Node
 from tests.peers import wait_until
 from tests.wire.batches import batch
 from tests.wire.connection import Connection

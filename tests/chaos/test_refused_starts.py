@@ -13,7 +13,7 @@ from barnabas.protocol import messages as m
 from barnabas.protocol.batch import build_batch
 from barnabas.protocol.errors import Error
 from barnabas.protocol.record import Record
-from barnabas.testing.node_process import Node, NodeError
+from tests.nodes import Node, NodeError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,11 +13,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas.broker.api.registry import ROUTES, register_all
+from barnabas.controller.controller_api import CONTROLLER_ROUTES
+from barnabas.controller.decisions.broker_registrations import LISTED_MAX
+from barnabas.metadata.versions import SUPPORTED_FEATURES
 from barnabas.protocol import messages as m
 from barnabas.protocol.batch import build_batch
 from barnabas.protocol.compression import Codec
 from barnabas.protocol.errors import Error
 from barnabas.protocol.record import Record
+from tests.chaos.hostile_controller_requests import FOR_CONTROLLERS
 from tests.chaos.hostile_requests import (
     HOSTILE,
     KNOWN_GROUP,
@@ -25,6 +30,7 @@ from tests.chaos.hostile_requests import (
     KNOWN_TOPIC,
     Hostile,
     by,
+    ids,
     metadata,
     names,
 )
@@ -38,12 +44,20 @@ from tests.wire.transactions import await_transactions
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+EVERY_HOSTILE = HOSTILE + FOR_CONTROLLERS
 TURN_S_MAX = 0.050
 CHANCES = 3
-CHANGE_NOTHING = ("alter-configs-topic", "describe-", "fetch-", "list-", "metadata-", "offset-fetch-")
+CHANGE_NOTHING = ("alter-", "describe-", "fetch-", "incremental-alter-", "list-", "metadata-", "offset-fetch-")
+"""Requests that ask for something, or only have it validated."""
 ANSWER_DEADLINE_S = 120.0
 MEMORY_BYTES_MAX = 1024 * 1024 * 1024
 """What the node may have grown to after the largest requests, of 100 MiB each."""
+
+
+def test_there_is_a_hostile_request_of_every_api() -> None:
+    register_all()
+    assert set(ROUTES) - {hostile.api_key for hostile in HOSTILE} == set()
+    assert set(CONTROLLER_ROUTES) - {hostile.api_key for hostile in FOR_CONTROLLERS} == set()
 
 
 class Ground:
@@ -52,6 +66,14 @@ class Ground:
     def __init__(self, node: WatchedNode, controller_port: int) -> None:
         self.node = node
         self.controller_port = controller_port
+        self._failures = 0
+
+    def check_nothing_failed(self) -> None:
+        """A request that cannot be answered is refused in so many words. One that nobody has thought of is not."""
+        before = self._failures
+        failures = [line for line in self.node.log_text().splitlines() if "internal error" in line]
+        self._failures = len(failures)
+        assert failures[before:] == []
 
     def port_of(self, hostile: Hostile) -> int:
         return self.controller_port if hostile.is_for_controller else self.node.port
@@ -61,8 +83,14 @@ class Ground:
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
     port, controller_port = free_port(), free_port()
     listeners = f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}"
-    settings = {**SETTINGS, "listeners": listeners, "auto.create.topics.enable": "false"}
-    node = WatchedNode(tmp_path_factory.mktemp("stalls") / "data", port=port, settings=settings)
+    folder = tmp_path_factory.mktemp("stalls")
+    settings = {
+        **SETTINGS,
+        "listeners": listeners,
+        "auto.create.topics.enable": "false",
+        "barnabas.client.telemetry.dir": str(folder / "telemetry"),
+    }
+    node = WatchedNode(folder / "data", port=port, settings=settings)
     with node, Connection(port) as connection:
         await_coordinator(connection, KNOWN_GROUP)
         await_transactions(connection, "t")
@@ -118,15 +146,17 @@ def each(hostile: Hostile) -> str:
     return hostile.name
 
 
-@pytest.mark.parametrize("hostile", HOSTILE, ids=each)
+@pytest.mark.parametrize("hostile", EVERY_HOSTILE, ids=each)
 def test_no_request_holds_an_event_loop(ground: Ground, hostile: Hostile) -> None:
     """On a busy machine the same work takes up to twice the time, and garbage may be collected just then. What holds a
     loop does so each time: so a request that changes nothing, and costs as much again, has more than one chance."""
     frame = hostile.make(hostile.count)
     ground.node.longest_turns_s()
-    for chances_left in reversed(range(CHANCES if hostile.name.startswith(CHANGE_NOTHING) else 1)):
+    what = hostile.name.removeprefix("controller:").removeprefix("forwarded-")
+    for chances_left in reversed(range(CHANCES if what.startswith(CHANGE_NOTHING) else 1)):
         with Neighbour(ground.port_of(hostile)) as neighbour:
             send_and_wait(ground.port_of(hostile), frame)
+        ground.check_nothing_failed()
         try:
             check_turns(ground, hostile.name, neighbour)
             return
@@ -137,13 +167,14 @@ def test_no_request_holds_an_event_loop(ground: Ground, hostile: Hostile) -> Non
 
 @pytest.mark.full
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("hostile", HOSTILE, ids=each)
+@pytest.mark.parametrize("hostile", EVERY_HOSTILE, ids=each)
 def test_no_request_of_many_megabytes_holds_an_event_loop(ground: Ground, hostile: Hostile) -> None:
     frame = hostile.make(hostile.full_count)
     ground.node.longest_turns_s()
     with Neighbour(ground.port_of(hostile)) as neighbour:
         send_and_wait(ground.port_of(hostile), frame)
     check_turns(ground, hostile.name, neighbour)
+    ground.check_nothing_failed()
     assert resident_bytes(ground.node.pid) <= MEMORY_BYTES_MAX
 
 
@@ -192,6 +223,43 @@ def test_heartbeats_come_in_time_while_topics_are_created_by_the_thousand(ground
         assert {topic.error_code for topic in made.topics} == {Error.NONE}
         assert [topic.name for topic in made.topics] == [topic.name for topic in topics]
     check_turns(ground, "the creation of a thousand topics", neighbour)
+
+
+def test_brokers_with_as_many_folders_as_may_be_hold_nobody_up_when_folders_fail(ground: Ground) -> None:
+    """Whatever they say has failed: a broker may name folders that it does not have."""
+    request = m.BrokerRegistrationRequest
+    folders = ids(100 + 2 * LISTED_MAX)[100:]
+    with Connection(ground.controller_port, ANSWER_DEADLINE_S) as controller:
+        for broker_id, own in ((8, folders[:LISTED_MAX]), (9, folders[LISTED_MAX:])):
+            registration = request(
+                broker_id=broker_id,
+                cluster_id=cluster_id(ground),
+                incarnation_id=ids(broker_id)[-1],
+                listeners=[request.Listener(name=name, host="h", port=1) for name in names(LISTED_MAX)],
+                features=[
+                    request.Feature(name=name, min_supported_version=low, max_supported_version=high)
+                    for name, (low, high) in SUPPORTED_FEATURES.items()
+                ],
+                log_dirs=own,
+            )
+            ground.node.longest_turns_s()
+            with Neighbour(ground.controller_port) as neighbour:
+                registered = controller.call(registration, 4, m.BrokerRegistrationResponse)
+            assert registered.error_code == Error.NONE
+            check_turns(ground, "the registration of a broker with a thousand folders", neighbour)
+            failed = [*ids(112 + 12 * LISTED_MAX)[112 + 2 * LISTED_MAX :], *own[:10]]
+            heartbeat = m.BrokerHeartbeatRequest(
+                broker_id=broker_id, broker_epoch=registered.broker_epoch, offline_log_dirs=failed
+            )
+            with Neighbour(ground.controller_port) as neighbour:
+                answered = controller.call(heartbeat, 1, m.BrokerHeartbeatResponse)
+            assert answered.error_code == Error.NONE
+            check_turns(ground, "the failure of ten thousand folders", neighbour)
+
+
+def cluster_id(ground: Ground) -> str:
+    with Connection(ground.node.port) as connection:
+        return connection.call(m.DescribeClusterRequest(), 1, m.DescribeClusterResponse).cluster_id
 
 
 @pytest.mark.full

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +10,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from barnabas.cli.cluster_command import fetch_status, status_facts
+from barnabas.cli.cluster_connection import connect
 from barnabas.testing.kit.cluster import QUICK as QUICK
+from barnabas.testing.kit.forks import run_forked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka.admin._metadata import PartitionMetadata
 
-    from barnabas.testing.cluster_processes import Cluster
+    from tests.nodes import Cluster
 
 DEADLINE_S = 15.0
 WHOLE_S = 60.0
@@ -34,16 +35,11 @@ def wait_until(condition: Callable[[], bool], what: str, deadline_s: float = DEA
 
 
 def status(cluster: Cluster) -> Any:
-    """What `barnabas cluster status` says."""
-    done = subprocess.run(
-        [sys.executable, "-m", "barnabas", "cluster", "status", "--json", "--bootstrap-server", running(cluster)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=DEADLINE_S,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    """What `barnabas cluster status --json` prints."""
+    with connect(running(cluster)) as connection:
+        found = fetch_status(connection)
+    assert found.has_controller
+    return json.loads(json.dumps(status_facts(found)))
 
 
 def running(cluster: Cluster) -> str:
@@ -162,12 +158,7 @@ def format_as_broker(cluster: Cluster, config: Path, cluster_id: str | None = No
     format_folder(config, cluster_id or cluster.layout.cluster_id, "--no-initial-controllers")
 
 
-def format_folder(config: Path, cluster_id: str, *words: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "barnabas", "format", f"--cluster-id={cluster_id}", "--config", str(config), *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=DEADLINE_S,
-    )
-    assert done.returncode == 0, done.stderr
+def format_folder(config: Path, cluster_id: str, *options: str) -> None:
+    words = ["format", f"--cluster-id={cluster_id}", "--config", str(config), *options]
+    code, output = run_forked(words, DEADLINE_S)
+    assert code == 0, output

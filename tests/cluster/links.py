@@ -13,9 +13,9 @@ import re
 import struct
 from typing import TYPE_CHECKING
 
-from barnabas.testing.cluster_processes import Cluster
 from barnabas.testing.several_nodes import HOST
 from tests.clients.proxy import Direction, Proxy
+from tests.nodes import Cluster
 
 if TYPE_CHECKING:
     import socket

@@ -11,8 +11,8 @@ from barnabas.protocol.api import ApiKey
 from barnabas.protocol.config_resources import ResourceType
 from barnabas.protocol.errors import Error
 from barnabas.protocol.uuids import ZERO_UUID
-from barnabas.testing.cluster_processes import Cluster
 from tests.cluster.clusters import QUICK, admin, create_topic, make_whole, serving, wait_until
+from tests.nodes import Cluster
 from tests.wire.batches import batch
 from tests.wire.connection import Connection, response_of
 from tests.wire.requests import OUTCOMES, REQUESTS, Context, Topic, error_codes, every_version

@@ -12,8 +12,6 @@ from tools.apache_kafka import KafkaNode
 from barnabas.config.properties import format_properties
 from barnabas.log.folder.meta_properties import read_meta_properties
 from barnabas.ports import SystemDisk
-from barnabas.testing.cluster_processes import Cluster
-from barnabas.testing.node_process import Node
 from tests.cluster.clusters import (
     DEADLINE_S,
     QUICK,
@@ -24,6 +22,7 @@ from tests.cluster.clusters import (
     topics,
     wait_until,
 )
+from tests.nodes import Cluster, Node
 
 if TYPE_CHECKING:
     from pathlib import Path

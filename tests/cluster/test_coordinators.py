@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.testing.cluster_processes import Cluster
 from tests.clients.adapter import MemberOptions, Message, values
 from tests.clients.committed import read_committed
 from tests.clients.conftest import LIBRARIES
@@ -18,6 +17,7 @@ from tests.clients.with_confluent import ConfluentClient
 from tests.clients.with_kafka_python import KafkaPythonClient
 from tests.cluster.clusters import QUICK, create_replicated, leader_of, make_whole, running, wait_until
 from tests.conftest import GROUP_SETTINGS
+from tests.nodes import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.protocol.errors import Error
-from barnabas.testing.cluster_processes import Cluster
 from tests.clients.conftest import LIBRARIES
 from tests.cluster.clusters import QUICK, create_replicated, leader_of, make_whole, produce, running, wait_until
+from tests.nodes import Cluster
 from tests.wire.connection import Connection
 from tests.wire.test_delete_records import delete
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka.cimpl import NewTopic
 
-from barnabas.testing.cluster_processes import Cluster
 from tests.cluster.clusters import DEADLINE_S, admin, consume, produce, running, status
+from tests.nodes import Cluster
 
 if TYPE_CHECKING:
     from pathlib import Path

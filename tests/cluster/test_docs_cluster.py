@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.testing.node_process import Node
+from tests.nodes import Node
 from tests.peers import free_port
 
 PAGE = Path(__file__).parents[2] / "docs" / "cluster.md"

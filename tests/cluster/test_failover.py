@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import KafkaException
 
-from barnabas.testing.cluster_processes import Cluster
 from tests.cluster.clusters import DEADLINE_S, QUICK, admin, create_topic, status, topics, wait_until
+from tests.nodes import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.testing.cluster_processes import Cluster
-from barnabas.testing.node_process import Node, NodeError
 from tests.cluster.clusters import (
     QUICK,
     admin,
@@ -21,6 +19,7 @@ from tests.cluster.clusters import (
     topics,
     wait_until,
 )
+from tests.nodes import Cluster, Node, NodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.testing.cluster_processes import Cluster
 from tests.clients.conftest import LIBRARIES
 from tests.cluster.clusters import QUICK, create_replicated, described, make_whole, running, status, wait_until
 from tests.cluster.writers import require_each_once, wait_until_on, writing
 from tests.disks import small_disk
+from tests.nodes import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,8 +23,8 @@ from tests.cluster.writers import require_each_once, wait_until_on, writing
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from barnabas.testing.cluster_processes import Cluster
     from tests.clients.adapter import Client
+    from tests.nodes import Cluster
 
 PARTITIONS = 3
 SETTINGS = {

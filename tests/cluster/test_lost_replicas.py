@@ -14,7 +14,6 @@ from confluent_kafka import KafkaException
 
 from barnabas.client.broker_connection import Connection
 from barnabas.protocol import messages as m
-from barnabas.testing.cluster_processes import Cluster
 from barnabas.testing.several_nodes import HOST
 from tests.clients.adapter import ClientError, Message, ProducerOptions, consume, values
 from tests.clients.conftest import LIBRARIES
@@ -31,6 +30,7 @@ from tests.cluster.clusters import (
     wait_until,
 )
 from tests.cluster.writers import IDEMPOTENT
+from tests.nodes import Cluster
 from tests.wire.requests import LATEST
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def test_a_leader_that_crashes_takes_with_it_what_it_alone_acknowledged(
     make_whole(cluster)
     for client, topic in zip(clients, topics, strict=True):
         assert read(client, topic)[-2:] == [b"opened", b"safe"]
-        assert f"{topic}-0 is cut from offset" in cluster.log_text(2)
+        assert f"truncating {topic}-0 from" in cluster.log_text(2)
 
 
 def answer_waiting_followers(producer: Producer, topic: str) -> None:
@@ -217,7 +217,7 @@ def test_a_partition_without_its_last_replica_in_sync_is_offline_or_truncated(
     for client, topic in zip(clients, topics, strict=True):
         assert read(client, topic) == [*everywhere, *last]
         assert read(client, f"{topic}-unclean") == [*everywhere, b"new-0"]
-        assert f"{topic}-unclean-0 is cut" in cluster.log_text(2)
+        assert f"truncating {topic}-unclean-0 from" in cluster.log_text(2)
 
 
 def test_without_a_quorum_records_flow_and_nothing_is_decided(

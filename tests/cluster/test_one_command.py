@@ -14,7 +14,6 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
-from barnabas.testing.node_process import Node
 from tests.cluster.clusters import (
     DEADLINE_S,
     WHOLE_S,
@@ -25,6 +24,7 @@ from tests.cluster.clusters import (
     topics,
     wait_until,
 )
+from tests.nodes import Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

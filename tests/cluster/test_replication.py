@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.testing.cluster_processes import Cluster
 from tests.clients.conftest import LIBRARIES
 from tests.cluster.clusters import QUICK, create_replicated, leader_of, make_whole, running
 from tests.cluster.writers import reading, require_each_once, wait_until_on, wait_until_read, writing
+from tests.nodes import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,6 @@ from barnabas.protocol.api import ApiKey
 from barnabas.protocol.config_resources import ResourceType
 from barnabas.protocol.envelopes import ForwardedClient, open_response, seal_request
 from barnabas.protocol.errors import Error
-from barnabas.testing.cluster_processes import Cluster
 from tests.cluster.clusters import (
     DEADLINE_S,
     QUICK,
@@ -28,6 +27,7 @@ from tests.cluster.clusters import (
     topics,
     wait_until,
 )
+from tests.nodes import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

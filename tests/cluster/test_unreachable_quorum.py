@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING
 
 from barnabas.config.properties import format_properties
 from barnabas.protocol import uuids
-from barnabas.testing.cluster_processes import Cluster
-from barnabas.testing.node_process import Node
 from tests.cluster.clusters import QUICK, create_replicated, format_folder, status, wait_until
+from tests.nodes import Cluster, Node
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from barnabas.testing import node_process
 
 COMPLAINT = re.compile(r"no answer from the metadata quorum for (\d+) s, still trying: (.*)")
 PATIENCE_S = 40.0
 
 
-def complaints(node: Node) -> list[tuple[int, str]]:
+def complaints(node: node_process.Node) -> list[tuple[int, str]]:
     """For how long nothing has been heard, and from whom, of each line."""
     return [(int(seconds), reasons) for seconds, reasons in COMPLAINT.findall(node.log_text())]
 

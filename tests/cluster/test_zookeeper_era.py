@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 from interop.kafka_tools import KafkaTools
 
-from barnabas.testing.node_process import Node
 from barnabas.testing.several_nodes import reserved_port
 from tests.clients.adapter import Message, consume
 from tests.clients.conftest import LIBRARIES
 from tests.clients.with_confluent import ConfluentClient
 from tests.cluster.clusters import wait_until
+from tests.nodes import Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 FOUNDER = "is the only voter of this cluster"
 PARTITIONS = 6
+COMMAND_S = 60
 
 
 class Era:
@@ -96,6 +99,45 @@ def test_three_files_form_one_cluster_and_each_partition_is_on_all_three(era: Er
         for partition in range(PARTITIONS):
             values = [record.value for record in consume(reader, "many_reps", 2, partition=partition)]
             assert values == [b"through all", b"through one"]
+
+
+def barnabas(*words: str, given: str = "") -> list[str]:
+    """The lines that a command prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "barnabas", *words],
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=COMMAND_S,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_tutorials_commands_make_fill_and_read_a_topic_of_the_three(era: Era) -> None:
+    """As they are typed; where records go in and come out, by our own commands."""
+    topic = ("--topic", "many_by_hand")
+    everybody = ("kafka", "kafka-topics", "--bootstrap-server", era.bootstrap)
+    assert barnabas(*everybody, "--create", *topic, "--partitions", "6", "--replication-factor", "3")[-1] == (
+        "Created topic many_by_hand."
+    )
+    head, *lines = barnabas(*everybody, "--describe", *topic)
+    assert ("PartitionCount: 6" in head, "ReplicationFactor: 3" in head) == (True, True)
+    rows = [dict(re.findall(r"(\w+): (\S+)", line)) for line in lines]
+    assert [row["Partition"] for row in rows] == [str(number) for number in range(PARTITIONS)]
+    leaders = [row["Leader"] for row in rows]
+    assert sorted(leaders[:3]) == sorted(leaders[3:]) == ["0", "1", "2"]
+    for row in rows:
+        assert sorted(row["Replicas"].split(",")) == sorted(row["Isr"].split(",")) == ["0", "1", "2"]
+    barnabas("produce", "many_by_hand", "--bootstrap-server", era.bootstrap, given="one\ntwo\nthree\n")
+    barnabas("produce", "many_by_hand", "--bootstrap-server", era.nodes[0].bootstrap, given="four\nfive\n")
+    last = ("--bootstrap-server", era.nodes[2].bootstrap)
+    assert sorted(barnabas("consume", "many_by_hand", *last, "--exit-at-end")) == sorted(
+        ["one", "two", "three", "four", "five"]
+    )
+    old = ("kafka", "kafka-topics.sh", "--list", "--bootstrap-server", era.nodes[1].bootstrap)
+    assert "many_by_hand" in barnabas(*old)
 
 
 @pytest.mark.usefixtures("apache_kafka_runs")

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas.net.peer import Peer
+from barnabas.protocol import messages as m
+from barnabas.protocol.errors import Error
 from barnabas.testing.simulator.cluster import SimulatedCluster
 from barnabas.testing.simulator.faults import FAULTS_MIN, KINDS, Faults, Planned, plan
 from barnabas.testing.simulator.load.mixed_load import MixedLoad
@@ -14,7 +17,7 @@ from barnabas.testing.simulator.run import Scenario, simulate
 from tests.sim.planted_bugs import PRODUCERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from barnabas.testing.simulator.protocols import Violation
 
@@ -81,6 +84,55 @@ def test_power_does_not_fail_while_a_killed_node_is_away(cluster: SimulatedClust
     begin(cluster, Planned("kill", 0, 20, 1), Planned("power loss", 1, 5, 2))
     cluster.run_for(2)
     assert [text.split()[0] for text in noted(cluster)] == ["kill", "clean"]
+
+
+def create_topic(cluster: SimulatedCluster, replicas: list[int], configs: Mapping[str, str]) -> None:
+    """The topic `t`, with one partition on these nodes."""
+    request, client = m.CreateTopicsRequest, cluster.client("organiser")
+    topic = request.CreatableTopic(
+        name="t",
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=[request.CreatableReplicaAssignment(partition_index=0, broker_ids=replicas)],
+        configs=[request.CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
+    )
+
+    async def create() -> None:
+        peer = Peer("node 1", *cluster.nodes[1].address, client.environment)
+        made = await peer.send(request(topics=[topic], timeout_ms=10_000))
+        assert made.topics[0].error_code == Error.NONE
+        await peer.close()
+
+    client.loop.run(create(), limit_s=30)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "configs", "spared"),
+    [
+        ([2], {}, {2}),
+        ([1, 2], {"min.insync.replicas": "1"}, {1, 2}),
+        ([1, 2], {"min.insync.replicas": "2"}, set()),
+        ([1, 2], {}, set()),
+    ],
+)
+def test_power_does_not_fail_where_records_may_be_on_one_node_only(
+    cluster: SimulatedCluster, replicas: list[int], configs: dict[str, str], spared: set[int]
+) -> None:
+    create_topic(cluster, replicas, configs)
+    faults = Faults(cluster, [], lambda: None, lambda _violation: None)
+    assert {node.id for node in cluster.nodes.values() if not faults.may_lose_bytes(node)} == spared
+
+
+def test_power_does_not_fail_before_it_is_known_which_node_gets_a_topic_with_one_replica() -> None:
+    settings = {"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1"}
+    cluster = SimulatedCluster(seed=1, nodes=3, settings=settings)
+    try:
+        cluster.start()
+        cluster.run_until(cluster.is_ready, limit_s=30)
+        faults = Faults(cluster, [], lambda: None, lambda _violation: None)
+        assert not any(map(faults.may_lose_bytes, cluster.nodes.values()))
+    finally:
+        cluster.close()
 
 
 def test_a_direction_stays_cut_while_any_fault_wants_it_so(cluster: SimulatedCluster) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import pty
+import re
 import shlex
 import signal
 import subprocess
@@ -25,7 +29,7 @@ SHORT = ("--seconds", "10", "--records", "50")
     [
         (["--nodes", "0"], "--nodes"),
         (["--nodes", "many"], "--nodes"),
-        (["--seed", "first"], "'first' is no seed"),
+        (["--seed", "first"], "'first' is not a valid seed"),
         (["--seed", "-1"], "--seed"),
         (["--seeds", "0"], "--seeds"),
         (["--seconds", "1"], "at least 10 simulated seconds"),
@@ -64,6 +68,24 @@ def test_a_file_supplies_settings_and_its_listeners_and_folders_are_ignored(tmp_
     assert "elsewhere" not in done.stdout
 
 
+def test_kafkas_own_file_breaks_no_promise_and_it_is_said_once_what_does_not_happen(tmp_path: Path) -> None:
+    """Its internal topics have one replica, and in these runs power fails, or a sync, where that is not so."""
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "process.roles=broker,controller\nnode.id=1\nlisteners=PLAINTEXT://:9092,CONTROLLER://:9093\n"
+        "log.dirs=/tmp/kraft-combined-logs\noffsets.topic.replication.factor=1\n"
+        "share.coordinator.state.topic.replication.factor=1\nshare.coordinator.state.topic.min.isr=1\n"
+        "transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n"
+    )
+    done = simulate("--config", str(file), "--seed", "3", "--seeds", "4")
+    assert done.returncode == EXIT_OK, done.stdout + done.stderr
+    (line,) = done.stderr.splitlines()
+    assert "have single nodes acknowledge records of __consumer_offsets and __transaction_state" in line
+    assert simulate("--config", str(file), "--nodes", "2", "--seed", "1", *SHORT).stderr == "", (
+        "power never fails there"
+    )
+
+
 def test_a_summary_counts_faults_records_and_violations() -> None:
     done = simulate("--seeds", "2", "--jobs", "2", *SHORT)
     assert done.returncode == EXIT_OK, done.stdout + done.stderr
@@ -86,6 +108,39 @@ def test_a_broken_promise_is_told_with_its_trace_and_the_command_that_replays_it
     assert again.returncode == EXIT_FAILED
     violation = next(line for line in done.stdout.splitlines() if "  VIOLATION  " in line)
     assert violation in again.stdout.splitlines()
+
+
+def read_to_end(terminal: int) -> str:
+    """What appears at a terminal until nobody has it open any more."""
+    chunks = []
+    while True:
+        try:
+            chunks.append(os.read(terminal, 65_536))
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return b"".join(chunks).decode()
+
+
+def test_a_terminal_shows_how_far_it_is_and_the_output_stays_clean() -> None:
+    words = [sys.executable, "-m", "barnabas", "simulate", "--seeds", "3", "--jobs", "1", *SHORT]
+    terminal, its_end = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=its_end, text=True, env=environment) as process:
+        os.close(its_end)
+        shown = read_to_end(terminal)
+        assert process.stdout is not None
+        out = process.stdout.read()
+    os.close(terminal)
+    assert process.returncode == EXIT_OK, shown
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+    steps = re.findall(r"simulating .*?(\d)/3 +seeds", plain)
+    assert steps[0] == "0"
+    assert steps[-1] == "3"
+    assert {"1", "2"}.intersection(steps), "not only at its end"
+    assert re.search(r"100% 3/3 +seeds +\d+\.\d/s", plain), "and how fast that was"
+    assert "simulating" not in out
+    assert ["seeds", "3"] in [line.split() for line in out.splitlines()]
 
 
 @pytest.fixture

@@ -66,6 +66,10 @@ class Disk(Protocol):
 
     def space(self, path: str) -> Space: ...
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Makes a file look as if it had last been written to then."""
+        ...
+
     def exists(self, path: str) -> bool: ...
 
     def is_folder(self, path: str) -> bool: ...
@@ -149,6 +153,9 @@ class SystemDisk:
     def space(self, path: str) -> Space:
         found = os.statvfs(path)
         return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)

@@ -2,22 +2,28 @@
 
     opened = await workers.run(open_batch, data)
 
+    async with aclosing(workers.stream(clean_log, disk, order)) as steps:
+        async for step in steps: …
+
 A thread does not help there: it holds the interpreter that the event loop needs. A task is a function of some module,
 named by that module, with arguments and a result that can be pickled; it is called in another process, and what it
 raises is raised here. So it must depend on nothing but its arguments.
 
+Work that takes minutes comes as a stream: its function is a generator, and goes on to the next step only when that is
+asked for. It has a process to itself, beside those for short tasks, which gives way to tasks that a client waits for.
+
 Theory of operation. Each worker is a process and, in this one, a thread that hands it tasks over a socket pair and
-waits for their outcomes, so that `run` may be called on any event loop. Both are started when there is a task and
-nobody idle to take it, up to `workers_max`, and end after `idle_seconds`: a node at rest has none. A worker is a new
+waits for their outcomes, so that `run` may be called on any event loop. Both are started when there is a task and no
+idle one to take it, up to `workers_max`, and end after `idle_seconds`: a node at rest has none. A worker is a new
 interpreter (`barnabas.worker_process`), not a fork: it inherits no socket, no lock and none of this process's memory.
 
 What can go wrong: a task that raises is just that. A worker that dies (killed, out of memory, crashed in compiled
 code) fails its task with `WorkerDiedError`, and the next task gets a new worker. A task that takes longer than
-`task_seconds_max` has its worker killed. When this process dies, however it does, the workers see the end of their
-streams and end too.
+`task_seconds_max`, or a step of a stream that does, has its worker killed. When this process dies, however it does, the
+workers see the end of their streams and end too.
 
 Limits. A task's bytes, its result's bytes and a worker's address space are limited, and so is the number of tasks that
-wait: beyond it `run` raises `WorkersBusyError` at once.
+wait: beyond it `run` raises `WorkersBusyError` at once. How many streams there are is up to the callers.
 """
 
 from __future__ import annotations
@@ -25,6 +31,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import queue
 import signal
 import socket
 import subprocess
@@ -38,7 +45,7 @@ from barnabas import worker_process
 from barnabas.worker_process import LENGTH, TaskFailedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Callable, Iterator
 
 __all__ = [
     "Processes",
@@ -58,6 +65,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 MIB: Final = 1 << 20
+STREAM_NICENESS: Final = 10
 
 
 class WorkerError(Exception):
@@ -88,9 +96,9 @@ class WorkerLimits(NamedTuple):
     workers_max: int = 2
     queue_max: int = 256
     """How many tasks may wait for a worker."""
-    task_bytes_max: int = 64 * MIB
-    """What one task may bring, pickled."""
-    result_bytes_max: int = 64 * MIB
+    task_bytes_max: int = 128 * MIB
+    """What one task may bring, pickled: a batch that fills a request of the size that is allowed by default."""
+    result_bytes_max: int = 128 * MIB
     task_seconds_max: float = 60.0
     idle_seconds: float = 30.0
     """A worker without a task for so long ends."""
@@ -102,6 +110,14 @@ class Processes(Protocol):
     async def run(self, function: Callable[[*Ts], T], *arguments: *Ts) -> T:
         """What the function returns or raises in a worker process. Whoever is cancelled meanwhile leaves the task to
         its end, unless it has not begun."""
+        ...
+
+    def stream(
+        self, function: Callable[[*Ts], Iterator[T]], *arguments: *Ts, extra_memory_bytes: int = 0
+    ) -> AsyncGenerator[T, None]:
+        """What a generator yields in a worker process of its own, step by step: it waits after each until the next is
+        asked for. To be closed (`aclosing`), which kills the process. `extra_memory_bytes` is what the work needs
+        beyond what any may have."""
         ...
 
     async def close(self) -> None:
@@ -156,6 +172,9 @@ class SystemProcesses:
         """How many of them have no task, those that have just been started for one included."""
         self._threads: set[threading.Thread] = set()
         self._workers: set[_Worker] = set()
+        self._streams: set[queue.SimpleQueue[_Task | None]] = set()
+        """For each stream, the steps that it is asked for; None ends it."""
+        self._worker_of_stream: dict[queue.SimpleQueue[_Task | None], _Worker] = {}
         self._is_closed = False
 
     @property
@@ -184,9 +203,79 @@ class SystemProcesses:
         result: T = await task.done
         return result
 
+    async def stream(
+        self, function: Callable[[*Ts], Iterator[T]], *arguments: *Ts, extra_memory_bytes: int = 0
+    ) -> AsyncGenerator[T, None]:
+        loop = asyncio.get_running_loop()
+        limits = self.limits._replace(memory_bytes_max=self.limits.memory_bytes_max + extra_memory_bytes)
+        first = _Task(function, arguments, loop, loop.create_future())
+        asked: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+        with self._changed:
+            if self._is_closed:
+                raise WorkersClosedError(f"{first} was not begun: the worker processes have been closed")
+            thread = threading.Thread(
+                target=self._serve_stream, args=(limits, asked), name="worker stream", daemon=True
+            )
+            self._threads.add(thread)
+            self._streams.add(asked)
+            thread.start()
+        step: _Task = first
+        try:
+            while True:
+                asked.put(step)
+                kind, value = await step.done
+                if kind == worker_process.DONE:
+                    return
+                yield value
+                step = step._replace(done=loop.create_future())
+        finally:
+            asked.put(None)
+            self._kill_worker_of(asked)
+
+    def _serve_stream(self, limits: WorkerLimits, asked: queue.SimpleQueue[_Task | None]) -> None:
+        """The life of the worker of a stream: it makes a step whenever one is asked for."""
+        worker: _Worker | None = None
+        try:
+            while (step := asked.get()) is not None:
+                try:
+                    if worker is None:
+                        worker = self._start_for_stream(limits, asked)
+                        data = pickled_task(step.function, step.arguments, limits.task_bytes_max)
+                    outcome = worker.ask(step, data)
+                    data = b""
+                except BaseException as error:
+                    closed = WorkersClosedError(f"{step} was broken off: the worker processes have been closed")
+                    step.fail(closed if self._is_closed and isinstance(error, WorkerDiedError) else error)
+                else:
+                    step.succeed(outcome)
+        finally:
+            self._end(worker)
+            with self._changed:
+                self._streams.discard(asked)
+                self._worker_of_stream.pop(asked, None)
+                self._threads.discard(threading.current_thread())
+
+    def _start_for_stream(self, limits: WorkerLimits, asked: queue.SimpleQueue[_Task | None]) -> _Worker:
+        worker = _Worker(limits, STREAM_NICENESS)
+        with self._changed:
+            self._workers.add(worker)
+            self._worker_of_stream[asked] = worker
+            if self._is_closed:
+                worker.kill()
+        return worker
+
+    def _kill_worker_of(self, asked: queue.SimpleQueue[_Task | None]) -> None:
+        """A stream that is left in the middle of a step would hold up its thread until the end of the step."""
+        with self._changed:
+            worker = self._worker_of_stream.get(asked)
+        if worker is not None:
+            worker.kill()
+
     async def close(self) -> None:
         with self._changed:
             self._is_closed = True
+            for asked in self._streams:
+                asked.put(None)
             unbegun, threads = list(self._waiting), list(self._threads)
             self._waiting.clear()
             for worker in self._workers:
@@ -261,7 +350,7 @@ class SystemProcesses:
 class _Worker:
     """A process, and the stream to it. To be used by one thread, except for `kill`."""
 
-    def __init__(self, limits: WorkerLimits) -> None:
+    def __init__(self, limits: WorkerLimits, niceness: int = 0) -> None:
         self._limits = limits
         ours, theirs = socket.socketpair()
         with theirs:
@@ -275,10 +364,16 @@ class _Worker:
                         str(theirs.fileno()),
                         str(limits.result_bytes_max),
                         str(limits.memory_bytes_max),
+                        str(niceness),
                     ],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
-                    env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
+                    env={
+                        **os.environ,
+                        "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+                        # NumPy's would reserve memory for a thread on each core, more than a worker may have.
+                        "OPENBLAS_NUM_THREADS": "1",
+                    },
                     pass_fds=(theirs.fileno(),),
                     start_new_session=True,
                 )
@@ -296,12 +391,15 @@ class _Worker:
         return self._process.poll() is not None
 
     def perform(self, task: _Task) -> object:
-        data = pickled_task(task.function, task.arguments, self._limits.task_bytes_max)
+        return self.ask(task, pickled_task(task.function, task.arguments, self._limits.task_bytes_max))[1]
+
+    def ask(self, task: _Task, data: bytes) -> tuple[int, object]:
+        """Sends a task, or nothing, which has a stream go on; returns what kind of outcome it has, and the outcome."""
         try:
             self._socket.sendall(LENGTH.pack(len(data)))
             self._socket.sendall(data)
             (size,) = LENGTH.unpack(self._receive(LENGTH.size))
-            outcome = pickle.loads(self._receive(size))  # noqa: S301 (from a process of our own)
+            outcome: tuple[Any, ...] = pickle.loads(self._receive(size))  # noqa: S301 (from a process of our own)
         except TimeoutError:
             self.kill()
             self._process.wait()
@@ -314,7 +412,8 @@ class _Worker:
             failure, trace = outcome[1:]
             failure.add_note(f"In worker process {self.pid}:\n{trace}")
             raise failure
-        return outcome[1]
+        kind, result = outcome
+        return kind, result
 
     def _receive(self, size: int) -> bytearray:
         if size > self._limits.result_bytes_max + MIB:

@@ -1,7 +1,7 @@
 """Threads: for functions that block (files, mostly), and for event loops that must not share a thread with others.
 
 A pool has a name, a number of threads and a bounded queue. `run` is called on an event loop and is done there, so that
-whoever awaits it never knows which thread did the work. An event loop in a thread of its own (`LoopThread`) is how the
+the caller never knows which thread did the work. An event loop in a thread of its own (`LoopThread`) is how the
 controller is kept from waiting for the broker: no slow disk and no large answer elsewhere delays what runs in it.
 
 In a simulation (`barnabas.testing.threads`) there are no threads: what a pool runs is an event of the simulated time,

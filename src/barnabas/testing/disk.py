@@ -8,9 +8,12 @@ through those of a simulated network (`write_to_socket=network.write`).
 
 from __future__ import annotations
 
+import copy
 import errno
+import itertools
 import os
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from barnabas.ports.disk import Space
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 _FIRST_FD = 10_000
 ENDLESS_BYTES = 1 << 50
 """The size of a disk without a limit."""
+_numbers = itertools.count()
 
 
 class _File:
@@ -53,6 +57,21 @@ class SimulatedDisk:
         """Bytes that fit on the disk; None for any number."""
         self.calls: dict[str, int] = {}
         """How often each operation was asked for."""
+        self._number = next(_numbers)
+        _disks[self._number] = self
+
+    def __reduce__(self) -> tuple[Callable[[int], SimulatedDisk], tuple[int]]:
+        """What travels to a simulated worker process is not the disk, but the way to it."""
+        return _disk_of_number, (self._number,)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> SimulatedDisk:
+        """Another disk with the same content, as a test keeps it of a moment."""
+        copied = SimulatedDisk.__new__(SimulatedDisk)
+        memo[id(self)] = copied
+        number = next(_numbers)
+        copied.__dict__.update(copy.deepcopy(self.__dict__, memo), _number=number)
+        _disks[number] = copied
+        return copied
 
     def fail(self, operation: str, error_number: int) -> None:
         """Lets an operation, by its method's name, fail from now on."""
@@ -177,6 +196,9 @@ class SimulatedDisk:
     def modified_ms(self, path: str) -> int:
         return self._at(path).modified_ms
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        self._at(path).modified_ms = modified_ms
+
     def exists(self, path: str) -> bool:
         return path in self._files or path in self._folders
 
@@ -276,6 +298,13 @@ class SimulatedDisk:
         if file is None:
             raise _error(errno.ENOENT, path)
         return file
+
+
+_disks: WeakValueDictionary[int, SimulatedDisk] = WeakValueDictionary()
+
+
+def _disk_of_number(number: int) -> SimulatedDisk:
+    return _disks[number]
 
 
 def _is_in(path: str, folder: str) -> bool:

@@ -7,7 +7,7 @@
 Theory of operation. A stream has two ends, and each end is a `Socket` with a number that simulated event loops can
 watch. What is sent is taken in pieces of a size that chance decides, so that frames arrive cut anywhere; each piece
 arrives after a delay, never before those sent earlier on the same stream. A sender is taken no more from than the
-window has room for: bytes under way and bytes that have arrived and nobody has read.
+window has room for: bytes under way and bytes that have arrived and have not been read.
 
 What TCP hides is hidden here too: a lost packet is a delay. So a cut between two hosts holds pieces back, in one
 direction or in both, and they arrive when it is healed, unless the sender's system has given up by then. New
@@ -16,7 +16,8 @@ connections are tried again while a cut lasts, as systems do. What TCP does not 
 - `reset`: all streams between two hosts fail on both sides, at once.
 - `silence`: their streams stay open and carry nothing, for ever, as if a firewall had forgotten them. New ones work.
 - `kill`: a process ended. Its system closes its streams; others see that.
-- `vanish`: a machine lost power. Nobody is told; who sends to it learns of it once it is `back`, by a reset.
+- `vanish`: a machine lost power. No other host is told; one that sends to it learns of it once it is `back`, by a
+  reset.
 
 The network keeps a trace of what happened (`trace`), which for equal seeds is equal.
 """

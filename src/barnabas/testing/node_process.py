@@ -29,7 +29,7 @@ STOP_DEADLINE_S: Final = 30.0
 LOG_TAIL_BYTES: Final = 8_192
 
 _BROKER_STOPPED: Final = b"barnabas broker stopped\n"
-_READY: Final = re.compile(rb"^barnabas ready: (\S.*)$", re.MULTILINE)
+_READY: Final = re.compile(rb"^barnabas ready: (\S.*)\n", re.MULTILINE)
 _ENDPOINT: Final = re.compile(r"\w+://(?P<host>\[[^]]+]|[^:,\s]+):(?P<port>\d+)")
 _POLL_INTERVAL_S: Final = 0.005
 

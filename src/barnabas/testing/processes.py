@@ -14,7 +14,7 @@ from barnabas.ports.processes import WorkerLimits, WorkersBusyError, WorkersClos
 from barnabas.worker_process import find
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Callable, Iterator
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -48,12 +48,36 @@ class InlineProcesses:
         finally:
             self._free.release()
 
+    async def stream(
+        self,
+        function: Callable[[*Ts], Iterator[T]],
+        *arguments: *Ts,
+        extra_memory_bytes: int = 0,  # noqa: ARG002
+    ) -> AsyncGenerator[T, None]:
+        """Steps go through the same pickling, too. Whatever memory they need, they have."""
+        if self._is_closed:
+            raise WorkersClosedError(f"{function.__qualname__} was not begun: the worker processes have been closed")
+        module, name, sent = pickle.loads(pickled_task(function, arguments, self.limits.task_bytes_max))  # noqa: S301
+        steps: Iterator[T] = find(module, name)(*sent)  # type: ignore[assignment]
+        while True:
+            await asyncio.sleep(self.takes_s())
+            if self._is_closed:
+                raise WorkersClosedError(f"{function.__qualname__} was broken off: the worker processes were closed")
+            try:
+                step = next(steps)
+            except StopIteration:
+                return
+            yield self._travelled(step)
+
     async def close(self) -> None:
         self._is_closed = True
 
     def _call(self, task: bytes) -> T:  # type: ignore[type-var]
         module, name, arguments = pickle.loads(task)  # noqa: S301 (made a moment ago)
-        result = pickle.dumps(find(module, name)(*arguments), pickle.HIGHEST_PROTOCOL)
+        return self._travelled(find(module, name)(*arguments))  # type: ignore[return-value]
+
+    def _travelled(self, outcome: T) -> T:
+        result = pickle.dumps(outcome, pickle.HIGHEST_PROTOCOL)
         if len(result) > self.limits.result_bytes_max:
             raise ValueError(f"the result has {len(result)} bytes, and {self.limits.result_bytes_max} are allowed")
         return pickle.loads(result)  # type: ignore[no-any-return]  # noqa: S301 (made a moment ago)

@@ -131,7 +131,7 @@ def stop(scene: Scene, kind: str, range_s: tuple[float, float]) -> Fault:
         begin=lambda: nodes.cluster.pause(victim),
         heal=lambda: nodes.cluster.resume(victim),
         hold_s=scene.between(range_s),
-        signs=(Sign("stood still", (victim,)), *(_missed(nodes, victim) if range_s is BEYOND_SESSION_S else ())),
+        signs=(Sign("was stalled", (victim,)), *(_missed(nodes, victim) if range_s is BEYOND_SESSION_S else ())),
     )
 
 

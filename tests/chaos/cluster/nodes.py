@@ -18,10 +18,10 @@ from confluent_kafka.cimpl import NewTopic
 
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
-from barnabas.testing.cluster_processes import Cluster
 from barnabas.testing.several_nodes import HOST, reserved_port
 from tests import disks
 from tests.chaos.cluster.links import Door, Links
+from tests.nodes import Cluster
 from tests.wire.connection import ClosedError, Connection
 
 if TYPE_CHECKING:

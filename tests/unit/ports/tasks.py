@@ -9,6 +9,10 @@ import time
 
 from barnabas.protocol.errors import Error, KafkaError
 
+TYPE_CHECKING = False  # a worker imports `typing` only if its tasks do
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 
 def total(*numbers: int) -> int:
     return sum(numbers)
@@ -77,3 +81,35 @@ def session() -> int:
 
 def imported() -> list[str]:
     return sorted(sys.modules)
+
+
+def count_up(start: int, end: int) -> Iterator[int]:
+    yield from range(start, end)
+
+
+def note_steps(path: str) -> Iterator[int]:
+    """Says in a file how far it has come."""
+    for number in range(1_000_000):
+        with open(path, "w") as file:
+            file.write(str(number))
+        yield number
+
+
+def pid_and_niceness() -> Iterator[tuple[int, int]]:
+    while True:
+        yield os.getpid(), os.nice(0)
+
+
+def fail_after(steps: int) -> Iterator[int]:
+    yield from range(steps)
+    raise KafkaError(Error.CORRUPT_MESSAGE, "no more")
+
+
+def spin_in_second_step(seconds: float) -> Iterator[int]:
+    yield os.getpid()
+    spin(seconds)
+    yield 0
+
+
+def take_memory(size: int) -> Iterator[int]:
+    yield len(bytes(size))

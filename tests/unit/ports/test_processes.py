@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -298,3 +298,89 @@ def test_workers_end_when_their_node_is_killed(tmp_path: Path, is_busy: bool) ->
         finally:
             node.kill()
     wait_until(lambda: not is_running(worker))
+
+
+def test_a_stream_makes_a_step_only_when_it_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "steps"
+
+    async def scenario() -> None:
+        async with workers() as pool, aclosing(pool.stream(tasks.note_steps, str(path))) as steps:
+            assert [await anext(steps) for _ in range(3)] == [0, 1, 2]
+            assert await pool.run(tasks.total, 1, 2) == 3
+            assert path.read_text() == "2"
+        assert [number async for number in SystemProcesses().stream(tasks.count_up, 3, 6)] == [3, 4, 5]
+
+    asyncio.run(scenario())
+
+
+def test_a_stream_has_a_process_of_its_own_that_gives_way_to_others(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with workers(WorkerLimits(workers_max=1)) as pool:
+            short = await pool.run(tasks.pid)
+            async with (
+                aclosing(pool.stream(tasks.pid_and_niceness)) as one,
+                aclosing(pool.stream(tasks.pid_and_niceness)) as other,
+            ):
+                (first, niceness), (second, _) = await anext(one), await anext(other)
+                assert len({short, first, second, os.getpid()}) == 4
+                assert niceness == min(os.nice(0) + 10, 19)
+                assert await anext(one) == (first, niceness)
+            await until(lambda: not is_running(first) and not is_running(second))
+            assert is_running(short)
+
+    asyncio.run(scenario())
+
+
+def test_what_a_stream_raises_is_raised_where_it_is_read() -> None:
+    async def scenario() -> None:
+        async with workers() as pool:
+            steps = pool.stream(tasks.fail_after, 2)
+            assert [await anext(steps), await anext(steps)] == [0, 1]
+            with pytest.raises(KafkaError, match="no more"):
+                await anext(steps)
+
+    asyncio.run(scenario())
+
+
+def test_a_stream_that_is_killed_left_or_too_slow_ends_with_its_process() -> None:
+    async def scenario() -> None:
+        async with workers(WorkerLimits(task_seconds_max=1.0)) as pool:
+            killed = pool.stream(tasks.pid_and_niceness)
+            pid, _ = await anext(killed)
+            os.kill(pid, signal.SIGKILL)
+            with pytest.raises(WorkerDiedError, match="SIGKILL"):
+                await anext(killed)
+            slow = pool.stream(tasks.spin_in_second_step, 60.0)
+            pid = await anext(slow)
+            with pytest.raises(TaskTimeoutError):
+                await anext(slow)
+            await until(lambda: not is_running(pid))
+            left = pool.stream(tasks.spin_in_second_step, 60.0)
+            pid = await anext(left)
+            asking = asyncio.ensure_future(anext(left))
+            await asyncio.sleep(0)
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+            await until(lambda: not is_running(pid))
+            closed = pool.stream(tasks.spin_in_second_step, 60.0)
+            pid = await anext(closed)
+            asking = asyncio.ensure_future(anext(closed))
+            await asyncio.sleep(0)
+            await pool.close()
+            with pytest.raises(WorkersClosedError):
+                await asking
+            assert not is_running(pid)
+            with pytest.raises(WorkersClosedError):
+                await anext(pool.stream(tasks.count_up, 0, 1))
+
+    asyncio.run(scenario())
+
+
+def test_a_stream_may_be_given_more_memory() -> None:
+    async def scenario() -> None:
+        async with workers(WorkerLimits(memory_bytes_max=256 * MIB)) as pool:
+            with pytest.raises(MemoryError):
+                await anext(pool.stream(tasks.take_memory, 300 * MIB))
+            assert await anext(pool.stream(tasks.take_memory, 300 * MIB, extra_memory_bytes=300 * MIB)) == 300 * MIB
+
+    asyncio.run(scenario())

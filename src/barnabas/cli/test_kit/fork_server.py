@@ -9,8 +9,8 @@ socket:
     {"signal": 9, "pid": 4711}               answered by {"sent": true}; false if it has ended
     {"temporary": "/tmp/barnabas-x"}         a folder that is removed at the end, if it is still there; answered by {}
 
-The exit code of a command is written to its pipe when it has ended. When the socket ends, because whoever started this
-process is gone, everything that was forked is killed, and temporary folders go with it.
+The exit code of a command is written to its pipe when it has ended. When the socket ends, because the process that
+started this one is gone, everything that was forked is killed, and temporary folders go with it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""For those who test Kafka applications: brokers that are there in a moment and fail on demand.
+"""For tests of Kafka applications: brokers that are there in a moment and fail on demand.
 
 What a test uses is `broker`, `cluster`, `faults` and `client_helpers`. Brokers are forked from a process that has
 everything imported (`forks`; its other side is `cli/test_kit/fork_server`). Inside a broker, `fault_control` listens to

@@ -1,4 +1,4 @@
-"""What those who test Kafka applications write again and again: records in, records expected, groups waited for.
+"""What tests of Kafka applications need again and again: records in, records expected, groups waited for.
 
 It is done by clients (confluent-kafka) that live as long as one call, so that a broker that was killed or has been
 unreachable meanwhile is found again at once. Every wait has a limit, and what is not so within that fails as an

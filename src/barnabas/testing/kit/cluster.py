@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.testing import cluster_processes
 from barnabas.testing.kit.broker import FOLDER_PREFIX, TEST_SETTINGS, Broker
 from barnabas.testing.kit.client_helpers import ClientHelpers
-from barnabas.testing.kit.forks import fork_server
+from barnabas.testing.kit.forks import fork_server, run_forked
 
 if TYPE_CHECKING:
     import os
@@ -106,10 +106,6 @@ class Cluster(cluster_processes.Cluster, ClientHelpers):
         return Broker(data_dir, port=port, config_file=config_file)
 
     def _run_command(self, words: Sequence[str]) -> tuple[int, str]:
-        server = fork_server()
         if self._folder is not None:
-            server.remove_at_the_end(self._folder.name)
-        with tempfile.TemporaryFile() as output:
-            code = server.run(words, output.fileno()).wait(cluster_processes.FORMAT_DEADLINE_S)
-            output.seek(0)
-            return code, output.read().decode(errors="replace")
+            fork_server().remove_at_the_end(self._folder.name)
+        return run_forked(words, cluster_processes.FORMAT_DEADLINE_S)

@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -141,6 +142,14 @@ def fork_server() -> ForkServer:
             _server = ForkServer()
             atexit.register(_server.close)
         return _server
+
+
+def run_forked(words: Sequence[str], deadline_s: float) -> tuple[int, str]:
+    """Runs a `barnabas` command to its end; returns its exit code and what it printed."""
+    with tempfile.TemporaryFile() as output:
+        code = fork_server().run(words, output.fileno()).wait(deadline_s)
+        output.seek(0)
+        return code, output.read().decode(errors="replace")
 
 
 def _python_path() -> str:

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.broker.api.admin.topic_creations import creatable_topic
 from barnabas.broker.api.registry import register_all
+from barnabas.broker.coordinators.coordinator_spec import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.cluster_layout import (
     CLIENT_LISTENER,
@@ -27,6 +29,7 @@ from barnabas.config.cluster_layout import (
     voter_count,
 )
 from barnabas.config.initial_controllers import InitialController
+from barnabas.config.topic_config import resolve_topic_config
 from barnabas.net.endpoint import Listener
 from barnabas.net.peer import PeerEnvironment
 from barnabas.node.format_folders import FormatRequest, format_folders, random_id
@@ -40,9 +43,12 @@ from barnabas.testing.simulator.trace import Trace
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from barnabas.config.topic_config import TopicConfig
     from barnabas.testing.event_loop import SimulatedLoop
 
 FOLDER = "/data"
+IN_SYNC_MIN = 2
+"""Replicas that have a record when it is acknowledged, if it is promised to outlive the loss of one."""
 
 SMALL_CLUSTER = {
     "offsets.topic.num.partitions": "2",
@@ -181,6 +187,24 @@ def node_properties(
     }
 
 
-def check_settings(nodes: int, settings: Mapping[str, str]) -> None:
-    """Raises ConfigError if no cluster can be made with these settings."""
-    SimulatedCluster(0, nodes, settings).close()
+def exposed_topics(config: BrokerConfig) -> list[str]:
+    """The internal topics that are created so that a record may be acknowledged by a single node."""
+    exposed = []
+    for name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
+        topic = creatable_topic(name, config)
+        overrides = {each.name: each.value for each in topic.configs if each.value is not None}
+        if is_exposed(topic.replication_factor, resolve_topic_config(overrides, config)):
+            exposed.append(name)
+    return exposed
+
+
+def is_exposed(replicas: int, config: TopicConfig) -> bool:
+    """Whether a record of a partition with so many replicas may be acknowledged by a single node."""
+    return min(replicas, config.min_insync_replicas) < IN_SYNC_MIN
+
+
+def examine_settings(nodes: int, settings: Mapping[str, str]) -> list[str]:
+    """Raises ConfigError if no cluster can be made with these settings. Returns its `exposed_topics`."""
+    cluster = SimulatedCluster(0, nodes, settings)
+    cluster.close()
+    return exposed_topics(cluster.nodes[1].config)

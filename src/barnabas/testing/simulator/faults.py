@@ -7,7 +7,8 @@ Acknowledged records are promised as long as fewer than `min.insync.replicas` re
 controller cannot know what a node has lost that did not stop cleanly, so to it every such stop is a loss: it takes the
 node out of ISR and ELR, and where nobody is left in either, only the last leader may lead again. So any number of nodes
 may be killed at once while none loses bytes; but while one that did is not back in sync, or while another that was
-killed is not, power may fail nowhere else. Where a fault must not happen now, a clean stop takes its place.
+killed is not, power may fail nowhere else. Nor may it ever fail where a node has a partition whose records a single
+node acknowledges, as a user's settings may have it. Where a fault must not happen now, a clean stop takes its place.
 
 A process that ends by itself is started again after a moment, as a supervisor does.
 """
@@ -20,7 +21,9 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.config.cluster_layout import NODES_FOR_MIN_ISR_OF_TWO
+from barnabas.config.topic_config import resolve_topic_config
 from barnabas.testing.network import Delay
+from barnabas.testing.simulator.cluster import exposed_topics, is_exposed
 from barnabas.testing.simulator.nodes import host_name
 from barnabas.testing.simulator.protocols import Violation
 from barnabas.testing.simulator.trace import NOBODY
@@ -196,7 +199,11 @@ class Faults:
 
     def may_lose_bytes(self, node: SimulatedNode) -> bool:
         self._forget_recovered()
-        return len(self.cluster.nodes) >= NODES_FOR_MIN_ISR_OF_TWO and self._unclean <= {node.id}
+        return (
+            len(self.cluster.nodes) >= NODES_FOR_MIN_ISR_OF_TWO
+            and self._unclean <= {node.id}
+            and not has_exposed_partitions(self.cluster, node)
+        )
 
     def may_end_uncleanly(self, node: SimulatedNode) -> bool:
         self._forget_recovered()
@@ -360,6 +367,21 @@ def joined_since(before: MetadataImage | None, now: MetadataImage | None) -> Joi
             if joined and new.leader_epoch == old.leader_epoch and new.leader not in (NOBODY, now.controller_id):
                 return Joined(f"{topic.name}-{index}", joined[0], new.leader, now.controller_id)
     return None
+
+
+def has_exposed_partitions(cluster: SimulatedCluster, node: SimulatedNode) -> bool:
+    """Whether a node has records that no other must have had when they were acknowledged, or may soon have some: an
+    internal topic is created when somebody first needs it."""
+    image = newest_image(cluster)
+    exposed = exposed_topics(node.config)
+    if image is None:
+        return bool(exposed)
+    return any(name not in image.topics for name in exposed) or any(
+        node.id in partition.replicas
+        and is_exposed(len(partition.replicas), resolve_topic_config(image.configs.of_topic(topic.name), node.config))
+        for topic in image.topics
+        for partition in topic.partitions
+    )
 
 
 def is_in_sync(cluster: SimulatedCluster, node: SimulatedNode) -> bool:

@@ -3,7 +3,7 @@
     node.start()         a new life: whatever the disk holds is found again
     node.stop()          a clean shutdown, which takes its time
     node.kill()          SIGKILL: what was written stays, synced or not; others see their connections closed
-    node.lose_power()    what was not synced is lost, names included, and nobody is told
+    node.lose_power()    what was not synced is lost, names included, and no peer is told
     node.pause()         SIGSTOP: the system goes on taking bytes for it, until `resume`
 
 What runs is `barnabas.node.node.Node`, whole, on a main loop and a controller's loop of its own.

@@ -1,6 +1,6 @@
 """What happened in a run, line by line, in simulated seconds. Equal seeds give equal traces, byte for byte.
 
-A run is traced only when somebody will read it: a seed that fails is run again, does the same again, and is looked at
+A run is traced only when the trace will be read: a seed that fails is run again, does the same again, and is looked at
 after every single event. What is noted: faults, lives of nodes, roles in the metadata quorum, every change of a
 partition's leader, ISR and ELR, fencing, what nodes log, and what clients say of themselves.
 """

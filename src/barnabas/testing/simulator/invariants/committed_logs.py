@@ -1,4 +1,4 @@
-"""What is committed in each log, gathered from everybody who has said so: the yardstick of other invariants.
+"""What is committed in each log, gathered from all nodes that have said so: the yardstick of other invariants.
 
 A batch is committed once any replica's high watermark has passed it, or a reader was shown it. From then on it is at
 its offset, byte by byte, for ever and everywhere. The first to say so teaches it, all others are compared with that.

@@ -1,6 +1,6 @@
 """One leader per epoch, of the quorum and of each partition.
 
-Who leads a partition is said by every node's metadata, and by every replica that believes to be the one.
+The leader of a partition is named by every node's metadata, and by every replica that believes it is the leader.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A member of a classic group: it joins, the leader among them assigns, and all heartbeat until somebody comes or goes.
+"""A member of a classic group: it joins, the leader assigns, and all members heartbeat until one joins or leaves.
 
 By chance a member leaves, or dies without a word and comes back as another, or stalls for longer than its session and
 then goes on as if nothing had happened, which is what generations are there to stop.

@@ -1,8 +1,8 @@
 """What all simulated clients have in common: they find leaders and coordinators, ask them, and try again.
 
 A client has a machine and an event loop of its own. It knows some addresses to begin with, learns the others from
-Metadata, and hears of new leaders from the answers of old ones (KIP-951). Whoever coordinates a group or a
-transactional id is asked for once, and again when an answer says that it is somebody else now, or when none comes.
+Metadata, and hears of new leaders from the answers of old ones (KIP-951). It asks for the coordinator of a group or a
+transactional id once, and again when an answer says that it has moved, or when none comes.
 """
 
 from __future__ import annotations
