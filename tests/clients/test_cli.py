@@ -14,7 +14,7 @@ import pytest
 from barnabas.cli.command_line import parse_address
 from barnabas.client.broker_connection import Connection
 from barnabas.net.frames import ConnectError
-from barnabas.testing.node_process import Node
+from tests.nodes import Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -29,11 +29,11 @@ from barnabas.client.offset_queries import (
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error, KafkaError
-from barnabas.testing.node_process import Node
 from tests.clients.adapter import MEMBER, Message, values
 from tests.clients.members import settle
 from tests.clients.proxy import CuttingProxy
 from tests.clients.with_confluent import ConfluentClient, member_config
+from tests.nodes import Node
 from tests.peers import free_port, wait_until
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from tools.apache_kafka import KafkaNode
 
 from barnabas.log.folder.meta_properties import META_PROPERTIES, MetaProperties, read_meta_properties
 from barnabas.ports import SystemDisk
-from barnabas.testing.node_process import Node, NodeError
 from tests.clients.adapter import consume, values
 from tests.clients.with_confluent import ConfluentClient
+from tests.nodes import Node, NodeError
 from tests.peers import wait_until
 
 if TYPE_CHECKING:

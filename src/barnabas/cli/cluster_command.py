@@ -1,4 +1,4 @@
-"""`barnabas cluster status`: the nodes of a cluster, who leads its quorum, and what is behind or missing.
+"""`barnabas cluster status`: the nodes of a cluster, the leader of its quorum, and what is behind or missing.
 
 It asks one broker of the cluster (DescribeCluster, Metadata, DescribeQuorum), whichever software runs it. A broker that
 does not tell about the quorum still tells the rest. Without an active controller the rest is only what that broker last
@@ -166,7 +166,7 @@ def fetch_status(connection: Connection) -> ClusterStatus:
         # Last, because a connection on which an answer is overdue is of no more use.
         quorum = describe_quorum(connection)
     except UnknownQuorumError as error:
-        print(f"barnabas: nothing is known of the quorum: {error}", file=sys.stderr)
+        print(f"barnabas: cannot get the quorum's state: {error}", file=sys.stderr)
     except NoControllerError as error:
         has_controller = False
         print(

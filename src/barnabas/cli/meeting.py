@@ -3,8 +3,8 @@
 `config/meeting_point` decides; here an address is tried, the folder is asked what it remembers, and a node that joins
 waits for the founder, learns the cluster's id from it, and formats its folders with it.
 
-Nodes of one machine may be started at the same moment, and only one may found. So whoever wants to found first takes a
-lock of the machine, by the port, and keeps it for as long as it runs.
+Nodes of one machine may be started at the same moment, and only one may found the cluster. So a node that is about to
+do so first takes a lock of the machine, by the port, and keeps it for as long as it runs.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from rich.table import Table
+
 COLUMN_GAP = "  "
 
 
@@ -34,17 +36,23 @@ def print_table(columns: Sequence[Column], rows: Sequence[Sequence[object]], tit
 
 
 def print_rich_table(columns: Sequence[Column], rows: Sequence[Sequence[object]], title: str | None) -> None:
-    from rich.box import SIMPLE_HEAD
     from rich.console import Console
+
+    Console().print(rich_table(columns, rows, title))
+
+
+def rich_table(columns: Sequence[Column], rows: Sequence[Sequence[object]], title: str | None) -> Table:
+    """A table for a terminal; what is in it is text, whatever it looks like."""
+    from rich.box import SIMPLE_HEAD
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title=title, box=SIMPLE_HEAD, title_justify="left")
+    table = Table(title=None if title is None else escape(title), box=SIMPLE_HEAD, title_justify="left")
     for column in columns:
         table.add_column(column.title, justify="right" if column.align == "right" else "left", overflow="fold")
     for row in rows:
         table.add_row(*(escape(str(cell)) for cell in row))
-    Console().print(table)
+    return table
 
 
 def plain_lines(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> list[str]:

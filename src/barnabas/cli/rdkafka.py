@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError
 
+from barnabas.protocol.error_messages import message_of
+from barnabas.protocol.errors import Error
+
 if TYPE_CHECKING:
     from confluent_kafka import KafkaException
 
@@ -30,3 +33,9 @@ def base_settings(bootstrap_server: str) -> dict[str, object]:
 def reason(failure: KafkaException | KafkaError) -> str:
     error = failure if isinstance(failure, KafkaError) else failure.args[0]
     return error.str() if isinstance(error, KafkaError) else str(error)
+
+
+def kafkas_words(error: KafkaError) -> str:
+    """What Kafka's own clients say about an error of a broker; librdkafka's words for one of its own."""
+    code = error.code()
+    return str(error.str()) if code < 0 else message_of(Error(code))

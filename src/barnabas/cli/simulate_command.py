@@ -1,8 +1,8 @@
 """`barnabas simulate`: whole clusters in simulated time, with faults drawn from seeds, and every promise checked.
 
 A seed that breaks a promise is told at once; at the end the first of them is run again and its trace printed. The exit
-code is 1 then, and the command to replay it is the last line. Whoever interrupts a long run still gets the summary of
-what there is.
+code is 1 then, and the command to replay it is the last line. A long run that is interrupted still prints the summary
+of what there is.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from barnabas.cli.command_line import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Co
 from barnabas.cli.output import Column, number, print_json, print_table
 from barnabas.cli.progress_bar import counting_bar
 from barnabas.cli.start_command import read_properties
+from barnabas.config.cluster_layout import NODES_FOR_MIN_ISR_OF_TWO
 from barnabas.config.values import ConfigError
-from barnabas.testing.simulator.cluster import check_settings
+from barnabas.testing.simulator.cluster import examine_settings
 from barnabas.testing.simulator.run import RECORDS_MIN, SECONDS, Scenario
 from barnabas.testing.simulator.workers import Task, Workers, warm_up_of
 
@@ -69,9 +70,16 @@ def run(arguments: Sequence[str]) -> int:
     options = build_parser().parse(arguments)
     settings = read_properties(options.config) if options.config else {}
     try:
-        check_settings(options.nodes, settings)
+        exposed = examine_settings(options.nodes, settings)
     except ConfigError as error:
         raise CommandError(str(error)) from error
+    if exposed and options.nodes >= NODES_FOR_MIN_ISR_OF_TWO:
+        print(
+            f"barnabas: these settings have single nodes acknowledge records of {' and '.join(exposed)} (one replica, "
+            "or a min ISR of 1), which are not promised to outlive a power failure: nodes that have such partitions "
+            "lose no power, and their syncs do not fail",
+            file=sys.stderr,
+        )
     first = FIRST_SEED if options.seed is None else options.seed
     count = options.seeds or (SEEDS if options.seed is None else 1)
     scenarios = [
@@ -109,10 +117,10 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def build_parser() -> Parser:
-    parser = Parser("barnabas simulate", "Look for broken promises in simulated clusters.", EPILOG)
+    parser = Parser("barnabas simulate", "Check simulated clusters for violated guarantees.", EPILOG)
     parser.add_argument("--nodes", type=positive_int, default=3, metavar="N", help="nodes of a cluster (default 3)")
     parser.add_argument("--seeds", type=positive_int, metavar="N", help=f"how many runs (default {SEEDS})")
-    parser.add_argument("--seed", type=seed, metavar="N", help="begin with this seed; alone: only this one")
+    parser.add_argument("--seed", type=seed, metavar="N", help="first seed; without --seeds, run only this one")
     parser.add_argument(
         "--seconds",
         type=simulated_seconds,
@@ -140,7 +148,7 @@ def seed(text: str) -> int:
     from argparse import ArgumentTypeError
 
     if not (text.isascii() and text.isdigit()):
-        raise ArgumentTypeError(f"{text!r} is no seed: expected a number from 0 on")
+        raise ArgumentTypeError(f"{text!r} is not a valid seed: expected a number from 0 on")
     return int(text)
 
 
@@ -164,7 +172,7 @@ def show(summary: Summary, traced: Outcome | None, options: argparse.Namespace) 
     elif traced is not None:
         print_trace(traced, whole=False)
         if traced.violations != broken[0].violations:
-            print(f"the second run of seed {traced.seed} was another: {'; '.join(traced.violations) or 'no violation'}")
+            print(f"the replay of seed {traced.seed} differed: {'; '.join(traced.violations) or 'no violation'}")
     faults = summary.total(["faults"])
     print_table((Column("faults injected"), number("times")), [*faults.most_common(), ("all", faults.total())])
     print()

@@ -27,6 +27,7 @@ from barnabas.cli.command_line import (
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.config.listeners import require_plaintext, require_plaintext_quorum
 from barnabas.config.meeting_point import is_of_the_era
+from barnabas.config.metrics_listener import METRICS_LISTENER
 from barnabas.config.properties import PropertiesError, parse_properties
 from barnabas.config.startup import replace_broker_listeners
 from barnabas.config.values import ConfigError
@@ -51,7 +52,7 @@ EPILOG = """examples:
 --listen takes HOST:PORT; PORT alone, for this machine only; or HOST alone, for port 9092. Port 0 is any free port.
 0.0.0.0 is every interface, and advertised.listeners must then say which address clients are to use.
 With --nodes, node 1 has that port, node 2 the next one, and so on; the ports of the controllers follow. The folder
-remembers them. A node that dies is started again.
+remembers them. --metrics is counted up in the same way. A node that dies is started again.
 An empty folder is formatted. SIGTERM or Ctrl-C stops the node cleanly; a second one stops it at once.
 """
 
@@ -72,6 +73,9 @@ class LineFormatter(logging.Formatter):
 def run(arguments: Sequence[str], *, outside: Outside | None = None) -> int:
     """`outside` is what the node has in place of the system's ports."""
     options = build_parser().parse(arguments)
+    if options.metrics is not None:
+        address = options.metrics if ":" in options.metrics else f"{DEFAULT_HOST}:{options.metrics}"
+        options.overrides.append((METRICS_LISTENER, address))
     if options.nodes is not None:
         from barnabas.cli.supervisor.nodes_command import start_nodes
 
@@ -113,6 +117,11 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--config", metavar="FILE", help="a properties file with Kafka's broker settings")
     add_overrides(parser, "a broker setting, which overrides the file; may be given several times")
+    parser.add_argument(
+        "--metrics",
+        metavar="[HOST:]PORT",
+        help=f"serve /metrics (for Prometheus), /health and /ready there; HOST is {DEFAULT_HOST} if it is not given",
+    )
     parser.add_argument("--log-level", choices=LOG_LEVELS, default="info", help="(default info)")
     return parser
 
@@ -179,6 +188,7 @@ def serve(config: BrokerConfig, outside: Outside | None = None) -> int:
     # Nothing of what is imported is garbage, so it is not looked through for any, neither now nor later.
     gc.disable()
     from barnabas.node import process
+    from barnabas.node.start_errors import START_ERRORS
 
     gc.freeze()
     gc.enable()
@@ -187,46 +197,8 @@ def serve(config: BrokerConfig, outside: Outside | None = None) -> int:
         return process.run(config, on_ready=announce, on_broker_stopped=announce_broker_stopped, outside=outside)
     except OSError as error:
         raise CommandError(system_error_text(error)) from error
-    except start_errors() as error:
+    except START_ERRORS as error:
         raise CommandError(str(error)) from error
-
-
-def start_errors() -> tuple[type[Exception], ...]:
-    """Errors about a folder or a setting. Anything else is a bug of ours and deserves its stack trace."""
-    from barnabas.broker.directories import FailedFolderError
-    from barnabas.broker.lifecycle import RegistrationError
-    from barnabas.controller.controller_node import ForeignQuorumError
-    from barnabas.log.folder.checkpoints import CheckpointError
-    from barnabas.log.folder.data_dir import FolderInUseError
-    from barnabas.log.folder.meta_properties import MetaPropertiesError
-    from barnabas.metadata.replay import ReplayError
-    from barnabas.metadata.versions import UnsupportedMetadataVersionError
-    from barnabas.node.folders import FolderError
-    from barnabas.raft.folder.metadata_batches import NewerMetadataError
-    from barnabas.raft.folder.metadata_log import DamagedMetadataError, MissingMetadataError
-    from barnabas.raft.folder.quorum_state import QuorumStateError
-    from barnabas.raft.folder.snapshots import CorruptCheckpointError
-    from barnabas.raft.quorum_client import ForeignClusterError, NodeIdInUseError
-
-    return (
-        CheckpointError,
-        ConfigError,
-        CorruptCheckpointError,
-        DamagedMetadataError,
-        FailedFolderError,
-        FolderError,
-        FolderInUseError,
-        ForeignClusterError,
-        ForeignQuorumError,
-        MetaPropertiesError,
-        MissingMetadataError,
-        NewerMetadataError,
-        NodeIdInUseError,
-        QuorumStateError,
-        RegistrationError,
-        ReplayError,
-        UnsupportedMetadataVersionError,
-    )
 
 
 def system_error_text(error: OSError) -> str:

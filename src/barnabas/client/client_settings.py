@@ -3,7 +3,7 @@
     ClientSettings.from_options({"bootstrap.servers": "one:9092,two:9092", "client.id": "report"})
 
 The Java client and librdkafka call some things by different names; both are understood, and a value is given once. A
-value that cannot be right is a `SettingsError` before anything is connected. A name that nobody here acts on is kept
+value that cannot be right is a `SettingsError` before anything is connected. A name that nothing here acts on is kept
 in `unused`, for the caller to warn of: Kafka's own clients do the same, as one set of options often serves several
 programs.
 
@@ -52,6 +52,8 @@ class ClientSettings:
     connection_setup_timeout_ms: int = 10_000
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
+    at_controllers: bool = False
+    """Whether the bootstrap servers are controllers: they answer what an administrator asks, and lead no topic."""
     security: SecuritySettings = field(default_factory=SecuritySettings)
     unused: tuple[str, ...] = field(default=(), compare=False)
     """Options that were given and mean nothing to a client of this kind."""

@@ -8,8 +8,8 @@ that it is old: an error about leadership, or a broken connection. Then the call
 again, up to its deadline, so that a broker that restarts or hands over leadership is only a delay. What comes out of a
 call is an answer without such an error, or a `KafkaError` that says what failed, where, and what to do.
 
-Blocking, without threads of its own; not for use by several threads at once. A connection that is handed out stays
-the cluster's: whoever sends on it without waiting receives all answers before calling the cluster again.
+Blocking, without threads of its own; not for use by several threads at once. A connection that is handed out stays the
+cluster's: a caller that sends on it without waiting receives all answers before it calls the cluster again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ from barnabas.client.client_settings import Address, ClientSettings
 from barnabas.client.retries import (
     COORDINATOR_ERRORS,
     LEADERSHIP_ERRORS,
+    RETRIED,
     Attempts,
+    RetriableError,
     failure_of,
     retrying,
 )
@@ -60,6 +62,11 @@ COORDINATORS_MAX: Final = 1_024
 """How many are remembered: a process that lives on, and has each write under a name of its own, asks for ever more."""
 
 _NO_LEADER: Final = -1
+_NO_CONTROLLER: Final = -1
+_CONTROLLERS: Final = 2
+"""The type of endpoints that DescribeCluster is asked for."""
+_OF_CONTROLLERS: Final = frozenset({Error.NOT_CONTROLLER})
+_UNTIL_IT_IS_THERE: Final = frozenset({Error.BROKER_NOT_AVAILABLE})
 _KEYS_IN_A_LIST: Final = 4
 """The first version of FindCoordinator that asks for several keys."""
 
@@ -85,6 +92,37 @@ class Call(NamedTuple):
     """Further errors, of this API only, after which the same broker is asked again."""
 
 
+class Coordinator(NamedTuple):
+    """The broker that coordinates a group or a transactional id."""
+
+    node_id: int
+    address: Address
+
+
+class KeyAnswer(NamedTuple):
+    """What an answer to a question about several groups or transactional ids says of one of them."""
+
+    key: str
+    error_code: int
+    content: Any
+
+
+class Coordinated(NamedTuple):
+    """What the coordinator of a group or a transactional id says of it."""
+
+    error: Error
+    content: Any
+    """The part of the answer that is about it; None if it has no coordinator, for which `error` is the reason."""
+    coordinator: Coordinator | None
+
+
+class _Found(NamedTuple):
+    """The coordinator of a key, or why it has none."""
+
+    key: str
+    coordinator: Coordinator | KafkaError
+
+
 class PartitionMetadata(NamedTuple):
     leader_id: int
     leader_epoch: int
@@ -104,17 +142,18 @@ class Cluster:
         self.settings = settings
         self._connections: dict[Address, Connection] = {}
         self._brokers: dict[int, Address] = {}
+        self._controller_id = _NO_CONTROLLER
         self._topics: dict[str, TopicMetadata] = {}
         self._old: set[str] = set()
         """Topics of which the metadata in hand is not to be relied on any more."""
-        self._coordinators: dict[tuple[str, int], Address] = {}
+        self._coordinators: dict[tuple[str, int], Coordinator] = {}
 
     @classmethod
     def connect(cls, settings: ClientSettings) -> Cluster:
         """A cluster that has answered once."""
         cluster = cls(settings)
         try:
-            cluster.metadata([])
+            cluster.nodes()
         except BaseException:
             cluster.close()
             raise
@@ -169,6 +208,50 @@ class Cluster:
 
         return retrying(self.settings, attempt, timeout_ms)
 
+    def ask_broker(self, broker_id: int, call: Call, *, timeout_ms: int | None = None) -> Any:
+        """The answer of one broker, or of one controller where `at_controllers` is set."""
+
+        def attempt(attempts: Attempts) -> Any:
+            if broker_id not in self._brokers:
+                self._find_nodes(attempts)
+            address = self._brokers.get(broker_id)
+            if address is None:
+                raise failure_of(Error.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not there", _UNTIL_IT_IS_THERE)
+            try:
+                return self.ask(self._connection(address, attempts), call, attempts, f"broker {broker_id}")
+            except WireError:
+                self._brokers.pop(broker_id, None)
+                raise
+
+        return retrying(self.settings, attempt, timeout_ms)
+
+    def ask_controller(self, call: Call, *, timeout_ms: int | None = None) -> Any:
+        """The answer of the active controller, or of the broker that is named in its place and asks it."""
+
+        def attempt(attempts: Attempts) -> Any:
+            if self._controller_id not in self._brokers:
+                self._find_nodes(attempts)
+            address = self._brokers.get(self._controller_id)
+            if address is None:
+                raise failure_of(Error.NOT_CONTROLLER, "the cluster has no active controller", _OF_CONTROLLERS)
+            try:
+                return self.ask(self._connection(address, attempts), call, attempts, "the controller")
+            except (WireError, KafkaError):
+                self._controller_id = _NO_CONTROLLER
+                raise
+
+        call = call._replace(retried=call.retried | _OF_CONTROLLERS)
+        return retrying(self.settings, attempt, timeout_ms)
+
+    def nodes(self, *, timeout_ms: int | None = None) -> dict[int, Address]:
+        """The brokers that are alive, or the controllers where `at_controllers` is set, by their ids."""
+
+        def attempt(attempts: Attempts) -> dict[int, Address]:
+            self._find_nodes(attempts)
+            return dict(self._brokers)
+
+        return retrying(self.settings, attempt, timeout_ms)
+
     def ask_leader(self, topic: str, partition: int, call: Call, *, timeout_ms: int | None = None) -> Any:
         """The answer of the broker that leads a partition, wherever that is in the end."""
 
@@ -206,6 +289,68 @@ class Cluster:
                 raise
 
         return retrying(self.settings, attempt, timeout_ms)
+
+    def ask_coordinators(
+        self,
+        keys: Iterable[str],
+        call_for: Callable[[list[str]], Call],
+        read: Callable[[Any], Iterable[KeyAnswer]],
+        *,
+        key_type: int = GROUP_COORDINATOR,
+        timeout_ms: int | None = None,
+    ) -> dict[str, Coordinated]:
+        """What the coordinators of groups or transactional ids say of each, where each broker is asked once.
+
+        Those that are being loaded or coordinated by somebody else by now are asked about again. Errors of any other
+        kind are part of what comes back.
+        """
+        wanted = list(dict.fromkeys(keys))
+        found: dict[str, Coordinated] = {}
+
+        def attempt(attempts: Attempts) -> dict[str, Coordinated]:
+            failures: list[KafkaError] = []
+            for coordinator, group in self._asked(wanted, key_type, found, attempts).items():
+                subject = ", ".join(f"{_COORDINATED[key_type]} {key!r}" for key in group)
+                try:
+                    connection = self._connection(coordinator.address, attempts)
+                    response = self.ask(connection, call_for(group), attempts, subject)
+                except TRANSIENT:
+                    for key in group:
+                        self.forget_coordinator(key, key_type)
+                    raise
+                for answer in read(response):
+                    error = Error(answer.error_code)
+                    if error in COORDINATOR_ERRORS:
+                        self.forget_coordinator(answer.key, key_type)
+                    if error in RETRIED:
+                        failures.append(failure_of(error, f"{_COORDINATED[key_type]} {answer.key!r}"))
+                    else:
+                        found[answer.key] = Coordinated(error, answer.content, coordinator)
+            if failures:
+                raise failures[0]
+            return {key: found[key] for key in wanted}
+
+        return retrying(self.settings, attempt, timeout_ms)
+
+    def _asked(
+        self, keys: Sequence[str], key_type: int, found: dict[str, Coordinated], attempts: Attempts
+    ) -> dict[Coordinator, list[str]]:
+        """The keys of which nothing is found yet, by their coordinator. That a key has none is something found."""
+        missing = [key for key in keys if key not in found]
+        known = {key: self._coordinators[key, key_type] for key in missing if (key, key_type) in self._coordinators}
+        unknown = [key for key in missing if key not in known]
+        for key, coordinator in self._find_coordinators(unknown, key_type, attempts) if unknown else []:
+            if isinstance(coordinator, RetriableError):
+                raise coordinator
+            if isinstance(coordinator, KafkaError):
+                found[key] = Coordinated(coordinator.error, None, None)
+            else:
+                known[key] = coordinator
+                self._remember_coordinator(key, key_type, coordinator)
+        grouped: dict[Coordinator, list[str]] = {}
+        for key, broker in known.items():
+            grouped.setdefault(broker, []).append(key)
+        return grouped
 
     def ask(self, connection: Connection, call: Call, attempts: Attempts, subject: str) -> Any:
         """Ask one broker once. An error in its answer is raised, with the subject that it is about."""
@@ -298,32 +443,39 @@ class Cluster:
         return self._brokers[leader_id]
 
     def _coordinator(self, key: str, key_type: int, attempts: Attempts) -> Connection:
-        address = self._coordinators.get((key, key_type))
-        if address is None:
-            address = self._find_coordinator(key, key_type, attempts)
+        known = self._coordinators.get((key, key_type))
+        if known is None:
+            (found,) = self._find_coordinators([key], key_type, attempts)
+            if isinstance(found.coordinator, KafkaError):
+                raise found.coordinator
+            known = found.coordinator
         try:
-            connection = self._connection(address, attempts)
+            connection = self._connection(known.address, attempts)
         except TRANSIENT:
             self.forget_coordinator(key, key_type)
             raise
-        if (key, key_type) not in self._coordinators and len(self._coordinators) >= COORDINATORS_MAX:
-            self._coordinators.pop(next(iter(self._coordinators)))
-        self._coordinators[key, key_type] = address
+        self._remember_coordinator(key, key_type, known)
         return connection
 
-    def _find_coordinator(self, key: str, key_type: int, attempts: Attempts) -> Address:
-        def make_request(version: int) -> m.FindCoordinatorRequest:
-            if version < _KEYS_IN_A_LIST:
-                return m.FindCoordinatorRequest(key=key, key_type=key_type)
-            return m.FindCoordinatorRequest(coordinator_keys=[key], key_type=key_type)
+    def _remember_coordinator(self, key: str, key_type: int, coordinator: Coordinator) -> None:
+        if (key, key_type) not in self._coordinators and len(self._coordinators) >= COORDINATORS_MAX:
+            self._coordinators.pop(next(iter(self._coordinators)))
+        self._coordinators[key, key_type] = coordinator
 
-        def found(response: m.FindCoordinatorResponse) -> Any:
-            return response.coordinators[0] if response.coordinators else response
+    def _find_coordinators(self, keys: Sequence[str], key_type: int, attempts: Attempts) -> list[_Found]:
+        """Who coordinates each key, as some broker has it."""
+        connection = self._any(attempts)
 
-        call = Call(ApiKey.FIND_COORDINATOR, make_request, lambda response: int(found(response).error_code))
-        subject = f"{_COORDINATED[key_type]} {key!r}"
-        answer = found(self.ask(self._any(attempts), call, attempts, subject))
-        return Address(answer.host, answer.port)
+        def ask(request: m.FindCoordinatorRequest) -> m.FindCoordinatorResponse:
+            call = Call(ApiKey.FIND_COORDINATOR, lambda _: request, lambda _: Error.NONE)
+            response: m.FindCoordinatorResponse = self.ask(connection, call, attempts, "the cluster")
+            return response
+
+        if connection.newest_version(ApiKey.FIND_COORDINATOR) >= _KEYS_IN_A_LIST:
+            answers = ask(m.FindCoordinatorRequest(coordinator_keys=list(keys), key_type=key_type)).coordinators
+            return [_found(each.key, key_type, each, connection) for each in answers]
+        requests = [(key, m.FindCoordinatorRequest(key=key, key_type=key_type)) for key in keys]
+        return [_found(key, key_type, ask(request), connection) for key, request in requests]
 
     def _fetch_metadata(self, names: list[str] | None, attempts: Attempts) -> dict[str, TopicMetadata]:
         struct = m.MetadataRequest.MetadataRequestTopic
@@ -333,6 +485,7 @@ class Cluster:
         call = Call(ApiKey.METADATA, lambda _: request)
         response: m.MetadataResponse = self.ask(self._any(attempts), call, attempts, "the cluster's metadata")
         self._brokers = {broker.node_id: Address(broker.host, broker.port) for broker in response.brokers}
+        self._controller_id = response.controller_id
         found: dict[str, TopicMetadata] = {}
         for topic in response.topics:
             if names is None and topic.error_code != Error.NONE:
@@ -342,6 +495,16 @@ class Cluster:
             found[topic.name] = self._topics[topic.name] = self._newer(_read_topic(topic))
             self._old.discard(topic.name)
         return found
+
+    def _find_nodes(self, attempts: Attempts) -> None:
+        """Learn who is there and who controls, without a word about topics."""
+        if not self.settings.at_controllers:
+            self._fetch_metadata([], attempts)
+            return
+        call = Call(ApiKey.DESCRIBE_CLUSTER, lambda _: m.DescribeClusterRequest(endpoint_type=_CONTROLLERS))
+        response: m.DescribeClusterResponse = self.ask(self._any(attempts), call, attempts, "the controllers")
+        self._brokers = {each.broker_id: Address(each.host, each.port) for each in response.brokers}
+        self._controller_id = response.controller_id
 
     def _newer(self, topic: TopicMetadata) -> TopicMetadata:
         """Metadata in which no partition goes back to an older leader, as a broker that lags behind would have it."""
@@ -386,6 +549,20 @@ def dial(settings: ClientSettings, address: Address, timeout_s: float) -> Connec
         raise
     connection.timeout_s = settings.request_timeout_ms / 1000
     return connection
+
+
+def _found(
+    key: str,
+    key_type: int,
+    answer: m.FindCoordinatorResponse | m.FindCoordinatorResponse.Coordinator,
+    connection: Connection,
+) -> _Found:
+    error = Error(answer.error_code)
+    if error is not Error.NONE:
+        return _Found(
+            key, failure_of(error, f"{_COORDINATED[key_type]} {key!r}: FindCoordinator at {connection.address}")
+        )
+    return _Found(key, Coordinator(answer.node_id, Address(answer.host, answer.port)))
 
 
 def _check_topic(topic: Topic, attempts: Attempts) -> None:

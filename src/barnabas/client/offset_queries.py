@@ -24,9 +24,12 @@ if TYPE_CHECKING:
 
 LATEST: Final = -1
 EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
-"""Asked for in place of a timestamp: the offset after the last, the first, the first that is not only in remote
-storage."""
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+"""Asked for in place of a timestamp: the offset after the last, the first, that of the record with the latest time,
+the first that is not only in remote storage, the last that is there, the first that is to go there next."""
 EARLIEST_LOCAL_VERSION: Final = 8
 """The first version of ListOffsets that knows of remote storage."""
 
@@ -116,7 +119,7 @@ def committed_offsets(
 
     With `require_stable` the call waits while a transaction that commits offsets in one of them is open.
     """
-    wanted = None if partitions is None else _by_topic(partitions)
+    wanted = None if partitions is None else by_topic(partitions)
 
     def make_request(version: int) -> m.OffsetFetchRequest:
         if version < _GROUPS_IN_A_LIST:
@@ -165,7 +168,7 @@ def commit_offsets(
 
     topics = [
         request_class.OffsetCommitRequestTopic(name=name, partitions=[struct_of((name, number)) for number in numbers])
-        for name, numbers in _by_topic(offsets).items()
+        for name, numbers in by_topic(offsets).items()
     ]
     request = request_class(group_id=group, topics=topics)
     call = Call(ApiKey.OFFSET_COMMIT, lambda _: request, _first_partition_error, _OFFSETS_BY_NAME_VERSION_MAX)
@@ -202,7 +205,7 @@ def _ask_offsets(cluster: Cluster, question: _Question, isolation_level: int) ->
 
     topics = [
         request_class.ListOffsetsTopic(name=name, partitions=[struct_of((name, number)) for number in numbers])
-        for name, numbers in _by_topic(question.places).items()
+        for name, numbers in by_topic(question.places).items()
     ]
     request = request_class(
         replica_id=_CONSUMER,
@@ -246,13 +249,13 @@ def _take_offsets(
 
 
 def _lost(cluster: Cluster, question: _Question, failure: Exception) -> KafkaError:
-    for topic in _by_topic(question.places):
+    for topic in by_topic(question.places):
         cluster.forget_topic(topic)
     names = ", ".join(f"{topic}-{partition}" for topic, partition in question.places)
     return failure_of(Error.NETWORK_EXCEPTION, f"{names}: {failure}")
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)

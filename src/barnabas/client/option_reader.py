@@ -1,4 +1,4 @@
-"""Options as people write them, names and texts, taken one by one so that it is known which ones nobody took."""
+"""Options as people write them, names and texts, taken one by one so that it is known which ones are left over."""
 
 from __future__ import annotations
 

@@ -3,10 +3,10 @@
     with borrowed(settings) as cluster:
         ...
 
-A task of a pipeline lives for milliseconds, and the worker process that runs it for much longer: connecting, logging
-in and asking for metadata once per process rather than once per task is most of what a short task would take. Whoever
-borrows a cluster has it alone. It comes back when the block ends well; after an exception, which may have left an
-answer on its way, it is closed.
+A task of a pipeline lives for milliseconds, and the worker process that runs it for much longer: connecting, logging in
+and asking for metadata once per process rather than once per task is most of what a short task would take. A borrower
+has the cluster to itself. It comes back when the block ends well; after an exception, which may have left an answer on
+its way, it is closed.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 A mechanism is a generator: it yields what the client sends and is sent what the broker answers, so that it needs no
 connection to be tested. It ends when it is satisfied, and raises `AuthenticationError` when it is not.
 
-PLAIN sends the password. SCRAM (RFC 5802, RFC 7677) proves that both sides know it and sends it to nobody; Kafka uses
-it without channel binding, and takes passwords as they are, without the preparation of RFC 4013. OAUTHBEARER
-(RFC 7628) sends a token that somebody else vouches for.
+PLAIN sends the password. SCRAM (RFC 5802, RFC 7677) proves that both sides know it and never sends it; Kafka uses it
+without channel binding, and takes passwords as they are, without the preparation of RFC 4013. OAUTHBEARER (RFC 7628)
+sends a token that a third party vouches for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a client proves who it is and whom it trusts: `security.protocol` and the options that go with it.
+"""How a client proves who it is and which brokers it trusts: `security.protocol` and the options that go with it.
 
 What the Java client and librdkafka call differently is understood under both names. Options that contradict each other
 are refused here, before anything is connected, rather than ignored: a user who gives a password wants it to be used.

@@ -1,8 +1,8 @@
-"""Who is who in a cluster on one machine: ports, roles, folders and settings of each node. Pure.
+"""The layout of a cluster on one machine: ports, roles, folders and settings of each node. Pure.
 
 Nodes have the ids 1 … N. The first of them are voters of the quorum as well as brokers: one voter for one or two nodes,
 three for three or four, five beyond; the others are only brokers. Clients connect to PORT, PORT+1 …; the controllers'
-ports follow, on loopback, because nobody from elsewhere has to reach them.
+ports follow, on loopback, because no other machine has to reach them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from barnabas.config.initial_controllers import (
     parse_initial_controllers,
 )
 from barnabas.config.listeners import WILDCARD_HOSTS
+from barnabas.config.metrics_listener import metrics_listener_of
 from barnabas.config.properties import format_properties, parse_properties
 from barnabas.config.quorum import address_text
 from barnabas.net.endpoint import Listener
@@ -32,6 +33,8 @@ CONTROLLER_LISTENER: Final = "CONTROLLER"
 REPLICAS_MAX: Final = 3
 """Replicas of internal topics where there are nodes enough."""
 NODES_FOR_MIN_ISR_OF_TWO: Final = 3
+INTERNAL_REPLICATION_FACTORS: Final = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
+"""Of the topics in which groups and transactions are."""
 
 HAS_SERVED: Final = "has.served"
 _FLAGS: Final = {None: None, "true": True, "false": False}
@@ -192,7 +195,7 @@ def require_folders(layout: Layout, folder: str, found: Mapping[int, Uuid | None
     if voters_left <= len(layout.voters) // 2:
         raise LayoutError(
             f"{problem}; of {len(layout.voters)} voters only {voters_left} would be left, which is no majority, so "
-            "that the cluster cannot go on without, and a new one needs another folder"
+            "that the cluster cannot continue without them, and a new one needs another folder"
         )
     commands = " and ".join(f"`{replacement_command(layout, folder, node_id)}`" for node_id in gone)
     vote = ", without a vote" if any(map(layout.is_voter, gone)) else ""
@@ -236,6 +239,7 @@ def node_properties(
         **replication_defaults(len(layout.client_ports)),
         "broker.rack": machine,
         **{name: value for name, value in given.items() if name not in DECIDED},
+        **metrics_listener_of(node_id, given),
         **decided,
     }
 

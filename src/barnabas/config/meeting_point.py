@@ -5,7 +5,7 @@ its machine becomes the quorum's only voter, with its controller listener at tha
 become brokers whose quorum is there; they wait for it, and learn the cluster's id from it. The data folder remembers
 which of the two a node is, so that a broker that comes back first does not found a second cluster.
 
-Nothing here touches a socket or a file: whoever starts the node tries to bind and passes on what happened.
+Nothing here touches a socket or a file: the caller, which starts the node, tries to bind and passes on what happened.
 """
 
 import re

@@ -1,7 +1,8 @@
 """The metadata quorum as settings name it: `controller.quorum.voters` and `controller.quorum.bootstrap.servers`.
 
 Voters with their ids are the older way (kraft.version 0): the list must be the same on every node and never changes.
-Bootstrap servers are addresses at which some controller answers; who votes is in the metadata log (kraft.version 1).
+Bootstrap servers are addresses at which some controller answers; the set of voters is in the metadata log
+(kraft.version 1).
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,5 @@
-"""Whether a node is told of nobody but itself: broker and controller, the only voter, and no other address to ask.
+"""Whether a node is configured to know no node but itself: broker and controller, the only voter, and no other address
+to ask.
 
 Only such a node formats an empty folder by itself, as a cluster of its own. If any other did, a wrong path would make
 it accept writes that were meant for the cluster that its settings name.

@@ -51,8 +51,6 @@ def prepare(given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
             warnings.append(f"unknown setting {name} is ignored{did_you_mean(name, BROKER)}")
     if without_effect:
         warnings.append(f"accepted, but without effect in this version: {', '.join(without_effect)}")
-    if translated.get("compression.type", "producer").strip() != "producer":
-        warnings.append("compression.type: in this version, batches keep the compression of their producer")
     return translated, warnings
 
 

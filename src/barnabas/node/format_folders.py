@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from barnabas.config.initial_controllers import InitialController
+    from barnabas.metadata.versions import VersionedRecord
     from barnabas.ports import Clock, Disk, Random
     from barnabas.protocol.uuids import Uuid
 
@@ -63,6 +64,8 @@ class FormatRequest(NamedTuple):
     controller_listener_name: str = "CONTROLLER"
     initial_controllers: tuple[InitialController, ...] = ()
     features: InitialFeatures = DEFAULT_FEATURES
+    users: tuple[VersionedRecord, ...] = ()
+    """Credentials that the new cluster begins with."""
     ignore_formatted: bool = False
 
 
@@ -157,8 +160,13 @@ def write_metadata(request: FormatRequest, path: str, kind: FolderKind, *, disk:
         path,
         voter_nodes(request.initial_controllers, request.controller_listener_name) if is_quorum_there else None,
         now_ms=now_ms,
-        records=[feature_record(name, level) for name, level in request.features.levels.items()],
+        records=bootstrap_records(request),
     )
+
+
+def bootstrap_records(request: FormatRequest) -> list[VersionedRecord]:
+    """What a new cluster begins with, which its first leader appends."""
+    return [*(feature_record(name, level) for name, level in request.features.levels.items()), *request.users]
 
 
 def voter_nodes(voters: Sequence[InitialController], listener_name: str) -> list[VoterNode]:

@@ -38,6 +38,9 @@ VERSION_NAMES: Final[Mapping[int, str]] = dict(
 )
 """What each level of metadata.version is called."""
 
+UNSTABLE_NAMES: Final[Mapping[int, str]] = {LATEST + 1: "4.4-IV0"}
+"""Levels that Kafka's software knows, but begins no cluster with."""
+
 _INTRODUCED: Final[Mapping[str, Mapping[int, int]]] = {
     "transaction.version": {24: 2},
     "group.version": {22: 1},
@@ -77,10 +80,10 @@ def initial_features(release: str | None, given: Iterable[str], *, has_static_vo
     if metadata_version not in VERSION_NAMES:
         raise FeatureError(
             f"No MetadataVersion with feature level {metadata_version}. "
-            f"Valid feature levels are from {MINIMUM} to {LATEST}."
+            f"Valid feature levels are from {MINIMUM} to {max(UNSTABLE_NAMES)}."
         )
     _check_kraft_version(levels.pop(KRAFT_FEATURE, None), has_static_voters=has_static_voters)
-    complete = {name: levels.get(name, _default_level(name, metadata_version)) for name in sorted(_INTRODUCED)}
+    complete = {name: levels.get(name, default_level(name, metadata_version)) for name in sorted(_INTRODUCED)}
     _check_levels(complete, metadata_version)
     effective = {name: level for name, level in complete.items() if level > 0}
     return InitialFeatures(metadata_version, {FEATURE_NAME: metadata_version, **effective})
@@ -98,15 +101,21 @@ def parse_feature(text: str) -> tuple[str, int]:
 
 def release_level(release: str) -> int:
     """The metadata.version of a release: 4.0, 4.0.1 and 4.0-IV3 are all the last one of 4.0."""
+    return level_of_release(release, VERSION_NAMES)
+
+
+def level_of_release(release: str, names: Mapping[int, str]) -> int:
+    """The same among some levels by their names."""
     wanted = ".".join(release.strip().split(".")[:2])
-    for level in sorted(VERSION_NAMES, reverse=True):
-        if wanted in (VERSION_NAMES[level], VERSION_NAMES[level].partition("-")[0]):
+    for level in sorted(names, reverse=True):
+        if wanted in (names[level], names[level].partition("-")[0]):
             return level
-    known = ", ".join(VERSION_NAMES.values())
+    known = ", ".join(names.values())
     raise FeatureError(f"Unknown metadata.version '{release}'. Supported metadata.version are: {known}")
 
 
-def _default_level(feature: str, metadata_version: int) -> int:
+def default_level(feature: str, metadata_version: int) -> int:
+    """The level at which a feature is in a cluster that begins with a metadata.version."""
     return max((level for since, level in _INTRODUCED[feature].items() if since <= metadata_version), default=0)
 
 

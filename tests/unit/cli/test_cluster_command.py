@@ -19,7 +19,7 @@ from barnabas.protocol import messages as m
 from barnabas.protocol import uuids
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error
-from barnabas.testing.node_process import Node
+from tests.nodes import Node
 from tests.peers import HOST, wait_until
 
 if TYPE_CHECKING:

@@ -130,12 +130,6 @@ def test_a_setting_without_effect_must_still_be_valid() -> None:
         BrokerConfig.from_properties({**KRAFT, "num.io.threads": "0"})
 
 
-def test_recompression_is_told_to_be_missing() -> None:
-    _, (warning,) = BrokerConfig.from_properties({**KRAFT, "compression.type": "zstd"})
-    assert warning.startswith("compression.type: in this version, batches keep the compression of their producer")
-    assert BrokerConfig.from_properties({**KRAFT, "compression.type": "producer"})[1] == []
-
-
 @pytest.mark.parametrize(
     "name",
     [

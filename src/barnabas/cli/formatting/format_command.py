@@ -15,6 +15,7 @@ from barnabas.config.initial_controllers import InitialController, parse_initial
 from barnabas.config.settings import ConfigError
 from barnabas.node.format_folders import FormatError, FormatRequest, format_folders, random_id
 from barnabas.node.initial_features import FeatureError, initial_features
+from barnabas.node.initial_scram import ScramError, initial_users
 from barnabas.ports import SystemClock, SystemDisk, SystemRandom
 from barnabas.protocol import uuids
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 AUTO = "auto"
+FORMAT_ERRORS = (ConfigError, FeatureError, FormatError, ScramError)
 EPILOG = """examples:
   barnabas format --cluster-id auto --config node.properties --standalone
   barnabas format --cluster-id "$ID" --config node1.properties \\
@@ -54,7 +56,7 @@ def run(arguments: Sequence[str]) -> int:
         for folder in format_folders(request, disk=SystemDisk(), clock=SystemClock(), random=SystemRandom()):
             print(f"Formatting {folder.kind.value} {folder.path} with metadata.version {version}.", flush=True)
             formatted.append(folder)
-    except (ConfigError, FeatureError, FormatError) as error:
+    except FORMAT_ERRORS as error:
         raise CommandError(str(error)) from error
     except OSError as error:
         raise CommandError(system_error_text(error)) from error
@@ -99,6 +101,14 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--release-version", "-r", metavar="VERSION", help="begin with the features of an older release of Kafka"
     )
+    parser.add_argument(
+        "--add-scram",
+        "-S",
+        action="append",
+        default=[],
+        metavar="MECHANISM=[name=USER,password=PASSWORD]",
+        help="a user that the new cluster knows, by SCRAM-SHA-256 or SCRAM-SHA-512; may be given several times",
+    )
     return parser
 
 
@@ -113,6 +123,7 @@ def format_request(config: BrokerConfig, cluster_id: str, options: argparse.Name
     voters = initial_voters(
         config, Quorum(options.standalone, options.no_initial_controllers, options.initial_controllers)
     )
+    features = initial_features(options.release_version, options.feature, has_static_voters=bool(config.quorum_voters))
     return FormatRequest(
         cluster_id=cluster_id,
         node_id=config.node_id,
@@ -120,9 +131,8 @@ def format_request(config: BrokerConfig, cluster_id: str, options: argparse.Name
         metadata_folder=config.metadata_log_dir,
         controller_listener_name=config.quorum_listener.name,
         initial_controllers=voters,
-        features=initial_features(
-            options.release_version, options.feature, has_static_voters=bool(config.quorum_voters)
-        ),
+        features=features,
+        users=initial_users(options.add_scram, features.metadata_version, SystemRandom()),
         ignore_formatted=options.ignore_formatted,
     )
 

@@ -13,12 +13,12 @@ from barnabas.cli.supervisor.console import Console
 from barnabas.cli.supervisor.home import Home
 from barnabas.cli.supervisor.supervision import NodePlan, Supervisor
 from barnabas.config.broker_config import BrokerConfig
-from barnabas.config.cluster_layout import DECIDED
+from barnabas.config.cluster_layout import DECIDED, INTERNAL_REPLICATION_FACTORS, REPLICAS_MAX
 from barnabas.config.settings import ConfigError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from barnabas.config.cluster_layout import Layout
 
@@ -48,11 +48,12 @@ def start_nodes(options: argparse.Namespace) -> int:
         try:
             layout = home.layout(options.nodes, options.listen, parse_address(DEFAULT_BOOTSTRAP_SERVER))
             configs = home.configs(layout, given)
-            check_configs(configs.values())
+            parsed = check_configs(configs.values())
             home.remember(layout)
             home.write_configs(configs)
             home.format_nodes(layout)
-            return supervise(home, layout, options.log_level, ignored=sorted(DECIDED.intersection(from_file)))
+            warnings = [*ignored_settings(from_file), *single_replicas(parsed)]
+            return supervise(home, layout, options.log_level, warnings)
         finally:
             home.close()
     except OSError as error:
@@ -68,17 +69,31 @@ def given_by_words(overrides: Iterable[tuple[str, str]]) -> dict[str, str]:
     return given
 
 
-def check_configs(configs: Iterable[Mapping[str, str]]) -> None:
+def check_configs(configs: Iterable[Mapping[str, str]]) -> list[BrokerConfig]:
     """Finds a setting that no node can start with before anything is written."""
-    for properties in configs:
-        try:
-            BrokerConfig.from_properties(properties)
-        except ConfigError as error:
-            raise CommandError(str(error)) from error
+    try:
+        return [BrokerConfig.from_properties(properties)[0] for properties in configs]
+    except ConfigError as error:
+        raise CommandError(str(error)) from error
 
 
-def supervise(home: Home, layout: Layout, log_level: str, *, ignored: Sequence[str]) -> int:
-    """`ignored` are settings of the file that the layout decides."""
+def ignored_settings(from_file: Mapping[str, str]) -> Iterator[str]:
+    if ignored := sorted(DECIDED.intersection(from_file)):
+        yield f"ignoring {', '.join(ignored)} of the file: --nodes decides them for every node"
+
+
+def single_replicas(configs: Sequence[BrokerConfig]) -> Iterator[str]:
+    """Kafka's own server.properties is for one node: what it says of internal topics makes several less than one."""
+    single = [name for name in INTERNAL_REPLICATION_FACTORS if configs[0].get(name) == 1]
+    if single and len(configs) > 1:
+        yield (
+            f"{' and '.join(f'{name} is 1' for name in single)}: what these internal topics have is on one node only; "
+            "while that one is down, its groups and transactions wait for it, and what it loses is lost. Without these "
+            f"settings there are {min(REPLICAS_MAX, len(configs))} replicas, in topics that do not exist yet"
+        )
+
+
+def supervise(home: Home, layout: Layout, log_level: str, warnings: Iterable[str]) -> int:
     plans = [
         NodePlan(f"node-{node_id}", node_command(home.config_file(node_id), log_level), layout.is_voter(node_id))
         for node_id in layout.node_ids
@@ -86,8 +101,8 @@ def supervise(home: Home, layout: Layout, log_level: str, *, ignored: Sequence[s
     console = Console(sys.stderr, [*(plan.name for plan in plans), SUPERVISOR])
     set_up_log(log_level)
     logging.getLogger().handlers[:] = [ConsoleHandler(console)]
-    if ignored:
-        logger.warning("ignoring %s of the file: --nodes decides them for every node", ", ".join(ignored))
+    for warning in warnings:
+        logger.warning("%s", warning)
     return asyncio.run(Supervisor(plans, console, lambda: note_service(home, layout), lambda: announce(layout)).run())
 
 
@@ -100,7 +115,7 @@ def note_service(home: Home, layout: Layout) -> None:
         home.note_service(layout)
     except OSError as error:
         # The nodes serve, and are worth more than the note: the next start writes it.
-        logger.error("cannot note in %s that the nodes have served: %s", home.path, system_error_text(error))
+        logger.error("cannot record in %s that the cluster has been in use: %s", home.path, system_error_text(error))
 
 
 def announce(layout: Layout) -> None:

@@ -7,7 +7,7 @@ A broker that stops hands over its partitions first, and only the quorum can dec
    their controller. One alone does not need that: its own controller outlives its broker anyway.
 3. When every broker is down, these nodes get SIGTERM.
 
-Whoever sends a second signal wants no order any more: everything is killed.
+At a second signal there is no order any more: everything is killed.
 """
 
 from __future__ import annotations

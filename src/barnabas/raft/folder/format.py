@@ -1,4 +1,4 @@
-"""Formats the metadata folder of a node of a new cluster: who votes, and the records that the first leader appends.
+"""Formats the metadata folder of a node of a new cluster: the voters, and the records that the first leader appends.
 
 bootstrap.checkpoint                                              the initial feature levels
 __cluster_metadata-0/00000000000000000000-0000000000.checkpoint   kraft.version and the voters

@@ -21,7 +21,7 @@ from barnabas.raft.consensus.log_history import BOOTSTRAP
 from barnabas.raft.consensus.voter_sets import VoterEndpoint, VoterNode
 from barnabas.raft.folder.format import read_bootstrap
 from barnabas.raft.folder.snapshots import read_snapshot
-from barnabas.testing.node_process import Node
+from tests.nodes import Node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

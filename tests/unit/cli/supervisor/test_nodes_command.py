@@ -213,6 +213,26 @@ def test_a_folder_of_a_cluster_is_not_started_as_one_node(tmp_path: Path, capsys
     assert not (tmp_path / "meta.properties").exists()
 
 
+@pytest.mark.parametrize(("nodes", "warnings"), [("1", 0), ("2", 1)])
+def test_a_file_that_leaves_internal_topics_on_single_nodes_is_obeyed_with_one_warning(
+    tmp_path: Path, nodes: str, warnings: int
+) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("offsets.topic.replication.factor=1\ntransaction.state.log.replication.factor=1\n")
+    process = start(tmp_path, "--nodes", nodes, "--listen", "127.0.0.1:0", "--config", str(file))
+    try:
+        wait_until(lambda: "barnabas ready: " in (tmp_path / "out").read_text(), "the cluster is ready", deadline_s=60)
+        assert "offsets.topic.replication.factor=1\n" in (tmp_path / "data" / "node-1.properties").read_text()
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+    lines = [line for line in (tmp_path / "err").read_text().splitlines() if "is on one node only" in line]
+    assert len(lines) == warnings
+    for line in lines:
+        assert "offsets.topic.replication.factor is 1 and transaction.state.log.replication.factor is 1" in line
+        assert "there are 2 replicas" in line
+
+
 def test_the_file_that_remembers_is_named_when_it_is_damaged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
