@@ -137,6 +137,8 @@ class KafkaNode:
     An empty or absent folder is formatted; a folder with a `meta.properties`, of Kafka or of Barnabas, is opened as
     it is, under its own node id. Without a folder the node gets a temporary one, removed at the end. The ports are
     kept over `stop` or `kill` and `start`, so that clients find the node again.
+    With a `config_file`, that properties file alone says who the node is and where it listens; `data_dir` must agree
+    with it. Classes that the properties name, and that are not Kafka's, are found on the `classpath`.
     """
 
     def __init__(
@@ -145,13 +147,18 @@ class KafkaNode:
         *,
         properties: Mapping[str, str] | None = None,
         flags: Sequence[str] = TOOL_FLAGS,
+        config_file: Path | None = None,
+        classpath: Sequence[Path] = (),
     ) -> None:
         self.flags = flags
+        self._classpath = classpath
+        self._config_file = config_file
         self._work_dir = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
         self.data_dir = self._work_dir / "data" if data_dir is None else Path(data_dir)
         self.host = HOST
-        self._reservations = [reserved_port(), reserved_port()]
-        self.port, self.controller_port = (each.getsockname()[1] for each in self._reservations)
+        self._reservations = [] if config_file is not None else [reserved_port(), reserved_port()]
+        reserved: list[int] = [each.getsockname()[1] for each in self._reservations]
+        self.port, self.controller_port = reserved if config_file is None else _ports_in(config_file)
         self.properties = dict(properties or {})
         """Added to those of a node on its own, at its next start."""
         self._process: subprocess.Popen[bytes] | None = None
@@ -199,7 +206,7 @@ class KafkaNode:
         with (self._work_dir / "kafka.log").open("ab") as log:
             # A session of its own: Ctrl-C reaches the caller, which then stops the node in order.
             self._process = subprocess.Popen(
-                [*java_command(self.flags), "kafka.Kafka", str(properties_file)],
+                [*java_command(self.flags, self._classpath), "kafka.Kafka", str(properties_file)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -280,6 +287,8 @@ class KafkaNode:
         return self._process
 
     def _write_properties(self) -> Path:
+        if self._config_file is not None:
+            return self._config_file
         properties = {
             "process.roles": "broker,controller",
             "node.id": _node_id(self.data_dir),
@@ -300,6 +309,15 @@ class KafkaNode:
 
     def _log_tail(self) -> str:
         return self.log[-LOG_TAIL_CHARS:]
+
+
+def _ports_in(config_file: Path) -> tuple[int, int]:
+    """Of the first listener for clients, and of the one for controllers, which comes last."""
+    listeners = re.search(r"^listeners=(.*)$", config_file.read_text(), re.MULTILINE)
+    if listeners is None:
+        raise KafkaFailedError(f"{config_file} has no listeners")
+    ports = [int(port) for port in re.findall(r":(\d+)(?:,|$)", listeners[1])]
+    return ports[0], ports[-1]
 
 
 class KafkaCluster(SeveralNodes[KafkaNode]):

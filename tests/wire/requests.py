@@ -382,6 +382,12 @@ def _describe_log_dirs(c: Context) -> Message:
     return request(topics=[request.DescribableLogDirTopic(topic=c.topic.name, partitions=[0])])
 
 
+def _alter_replica_log_dirs(c: Context) -> Message:
+    request = m.AlterReplicaLogDirsRequest
+    topic = request.AlterReplicaLogDirTopic(name=c.topic.name, partitions=[0])
+    return request(dirs=[request.AlterReplicaLogDir(path="/no/such/folder", topics=[topic])])
+
+
 def _delete_records(c: Context) -> Message:
     request = m.DeleteRecordsRequest
     partition = request.DeleteRecordsPartition(partition_index=0, offset=0)
@@ -475,6 +481,7 @@ REQUESTS: dict[ApiKey, Callable[[Context], Message]] = {
     ApiKey.LIST_TRANSACTIONS: _list_transactions,
     ApiKey.DESCRIBE_PRODUCERS: _describe_producers,
     ApiKey.DESCRIBE_LOG_DIRS: _describe_log_dirs,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: _alter_replica_log_dirs,
     ApiKey.DELETE_RECORDS: _delete_records,
     ApiKey.LIST_CONFIG_RESOURCES: _list_config_resources,
     ApiKey.ALTER_CLIENT_QUOTAS: _alter_client_quotas,
@@ -505,6 +512,7 @@ OUTCOMES: dict[ApiKey, set[Error]] = {
     ApiKey.TXN_OFFSET_COMMIT: {Error.INVALID_PRODUCER_ID_MAPPING},
     ApiKey.END_TXN: {Error.INVALID_PRODUCER_ID_MAPPING},
     ApiKey.DESCRIBE_TRANSACTIONS: {Error.TRANSACTIONAL_ID_NOT_FOUND},
+    ApiKey.ALTER_REPLICA_LOG_DIRS: {Error.LOG_DIR_NOT_FOUND},
     ApiKey.UNREGISTER_BROKER: {Error.BROKER_ID_NOT_REGISTERED},
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: {Error.NONE, Error.NO_REASSIGNMENT_IN_PROGRESS},
     ApiKey.ELECT_LEADERS: {Error.NONE, Error.ELECTION_NOT_NEEDED},

@@ -166,6 +166,7 @@ def test_joins_that_are_refused(group_connection: Connection, group: str, versio
     assert refused(join_request("")) == Error.INVALID_GROUP_ID
     assert refused(join_request(group, session_timeout_ms=199)) == Error.INVALID_SESSION_TIMEOUT
     assert refused(join_request(group, session_timeout_ms=1_800_001)) == Error.INVALID_SESSION_TIMEOUT
+    assert refused(join_request(group, "nobody", session_timeout_ms=199)) == Error.INVALID_SESSION_TIMEOUT
     assert refused(join_request(group, "nobody")) == Error.UNKNOWN_MEMBER_ID
     assert refused(join_request(group, protocols={})) == Error.INCONSISTENT_GROUP_PROTOCOL
     assert refused(join_request(group, protocol_type="")) == Error.INCONSISTENT_GROUP_PROTOCOL

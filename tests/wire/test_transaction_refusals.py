@@ -21,6 +21,7 @@ from tests.wire.transactions import (
     Described,
     Producer,
     abort,
+    abort_for_next,
     add_group,
     add_partitions,
     add_partitions_request,
@@ -53,6 +54,23 @@ FENCED_BY_NAME = 2
 ABORTABLE = 11
 """The first version of Produce that tells what an abort puts right."""
 MAX_TIMEOUT_MS = 900_000
+
+
+@pytest.mark.parametrize("version", [PRODUCE_V1, PRODUCE_V2])
+def test_the_coordinator_is_asked_before_anything_else_of_a_write_is_looked_at(
+    group_connection: Connection, producer: Producer, group_topic: Topic, version: int
+) -> None:
+    records = batch(attributes=TRANSACTIONAL, producer_id=producer.id, producer_epoch=producer.epoch, base_sequence=0)
+    request = produce_request(group_topic, records, version, acks=2)
+    request.transactional_id = producer.transactional_id
+    (topic,) = group_connection.call(request, version, m.ProduceResponse).responses
+    error = Error(topic.partition_responses[0].error_code)
+    described = describe(group_connection, producer.transactional_id)
+    if version == PRODUCE_V1:
+        assert (error, described.partitions) == (Error.TRANSACTION_ABORTABLE, set())
+    else:
+        assert (error, described.partitions) == (Error.INVALID_REQUIRED_ACKS, {(group_topic.name, 0)})
+        abort_for_next(group_connection, producer)
 
 
 @pytest.fixture

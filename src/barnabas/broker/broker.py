@@ -1,7 +1,7 @@
 """A broker: its parts, what each of them is given of the others, and its way from the first image to a clean end.
 
 Starting goes from the inside out: logs, registration, chores. Stopping goes the other way, so that nothing is
-acknowledged that is not on its way to the disk. The listeners are opened and closed by whoever runs the broker.
+acknowledged that is not on its way to the disk. The listeners are opened and closed by the node that runs the broker.
 """
 
 from __future__ import annotations
@@ -19,12 +19,16 @@ from barnabas.broker.api.environments import (
     GroupEnvironment,
     ProduceEnvironment,
     StorageEnvironment,
+    TelemetryEnvironment,
     TransactionEnvironment,
 )
 from barnabas.broker.api.fetch.fetch_sessions import FetchSessions
 from barnabas.broker.api.fetch.timestamp_search import TimestampSearch
+from barnabas.broker.api.produce.batch_opener import BatchOpener
 from barnabas.broker.api.produce.produce_lanes import Lanes
+from barnabas.broker.api.registry import served_in
 from barnabas.broker.broker_peers import BrokerPeers
+from barnabas.broker.cleaner import LogCleaner
 from barnabas.broker.coordinators.coordinator_spec import CoordinatorEnvironment
 from barnabas.broker.coordinators.group_coordinator import GroupCoordinator
 from barnabas.broker.coordinators.marker_delivery import MarkerDelivery
@@ -38,6 +42,8 @@ from barnabas.broker.lifecycle import NO_EPOCH, BrokerIdentity, BrokerLifecycle
 from barnabas.broker.live_config import LiveConfig
 from barnabas.broker.maintenance import Maintenance
 from barnabas.broker.producer_ids import ProducerIds
+from barnabas.broker.telemetry.client_instances import ClientInstances
+from barnabas.broker.telemetry.metrics_folder import MetricsFolder
 from barnabas.config.topic_config import resolve_topic_config
 from barnabas.log.folder.data_dir import plain_path
 from barnabas.metadata.image import MetadataImage
@@ -45,16 +51,18 @@ from barnabas.net.peer import PeerEnvironment
 from barnabas.net.purgatory import Purgatory
 from barnabas.replication.log_store import LogStore
 from barnabas.replication.replica_manager import ReplicaManager, ReplicationEnvironment
+from barnabas.replication.replica_moves import MovesEnvironment, ReplicaMoves
 from barnabas.replication.throttle import QuotaWindows
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from barnabas.broker.controller_channel import ForwardingChannel
     from barnabas.config.broker_config import BrokerConfig
     from barnabas.config.topic_config import TopicConfig
     from barnabas.log.folder.checkpoints import TopicPartition
     from barnabas.log.partition_log import PartitionLog
+    from barnabas.log.segments.open_files import FileRange
     from barnabas.metadata.image import Endpoint, MetadataDelta
     from barnabas.net.parts import FilePart
     from barnabas.net.peer import Peer
@@ -64,6 +72,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("barnabas.broker")
 
+CONNECTION_RATE = "connection_creation_rate"
 READER_THREADS = 8
 """Threads for reads that wait for the device. Those for writes are `background.threads`."""
 
@@ -86,6 +95,8 @@ class BrokerEnvironment(NamedTuple):
     processes: Processes
     on_configured: Callable[[BrokerConfig], None]
     """Called with each new configuration."""
+    on_connection_quotas: Callable[[Mapping[str | None, int]], None]
+    """Called with the connections that each address may open in a second, when that has changed."""
     on_failure: Callable[[BaseException], None]
     """Called with a failure after which the broker cannot be trusted: the node must stop."""
 
@@ -110,6 +121,7 @@ class Broker:
             self._purgatory,
             self._clock,
             self.run_in_thread,
+            self._replica_moves(config),
             ReplicationEnvironment(
                 loop=self._loop,
                 connect=self._connect_to_leader,
@@ -131,7 +143,12 @@ class Broker:
         self._delivery = MarkerDelivery(self._node_id, coordinators, self._markers, self._peers)
         self._transactions = TransactionCoordinator(coordinators, self._delivery, self._producer_ids)
         self._verification = TransactionVerification(self._node_id, coordinators, self._transactions, self._peers)
-        self._metadata.listeners += [self._peers.image_changed, self._delivery.image_changed]
+        self._connection_quotas: dict[str | None, int] = {}
+        self._metadata.listeners += [
+            self._peers.image_changed,
+            self._delivery.image_changed,
+            self._follow_connection_quotas,
+        ]
         self._directories = Directories(
             self._node_id,
             environment.metadata_folder,
@@ -151,6 +168,15 @@ class Broker:
             disk=self._disk,
             run_in_thread=self.run_in_thread,
         )
+        self._cleaner = LogCleaner(
+            self._store,
+            self._replicas,
+            self._flusher,
+            self._settings,
+            disk=self._disk,
+            processes=environment.processes,
+            on_replaced=self._maintenance.watch_deletions,
+        )
         self._lifecycle: BrokerLifecycle | None = None
         self._previous_epoch = NO_EPOCH
         """Of the last clean stop, if all that the folders hold was closed by it."""
@@ -166,6 +192,26 @@ class Broker:
             run_in_thread=self.read_in_thread,
             image=lambda: self._metadata.image,
             config=lambda: self._settings.config,
+        )
+
+    def _replica_moves(self, config: BrokerConfig) -> ReplicaMoves:
+        async def load_range(found: FileRange) -> None:
+            self._disk.read_in_order(found.file.fd)
+            await self.read_in_thread(self._disk.load, found.file.fd, found.position, found.length)
+
+        return ReplicaMoves(
+            self._store,
+            MovesEnvironment(
+                clock=self._clock,
+                run_in_thread=self.run_in_thread,
+                load=load_range,
+                flush=self._flusher.flush,
+                replaced=self._flusher.replaced,
+            ),
+            QuotaWindows(
+                config.alter_log_dirs_replication_quota_window_num,
+                config.alter_log_dirs_replication_quota_window_size_seconds,
+            ),
         )
 
     def _broker_peers(self) -> BrokerPeers:
@@ -184,15 +230,41 @@ class Broker:
     def replicas(self) -> ReplicaManager:
         return self._replicas
 
+    @property
+    def purgatory(self) -> Purgatory:
+        """Where produce and fetch requests wait."""
+        return self._purgatory
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        return self._groups
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        return self._transactions
+
+    @property
+    def cleaner(self) -> LogCleaner:
+        return self._cleaner
+
     def environments(self) -> tuple[object, ...]:
         """The environments of this broker's handlers, one for each family of APIs."""
+        environments = (
+            *self._environments_of_data(),
+            *self._environments_of_admin(),
+            *self._environment_of_telemetry(),
+        )
+        routes = served_in([ApiVersionsAnswers, *map(type, environments)])
+        return (ApiVersionsAnswers(self._metadata, self._publisher, routes), *environments)
+
+    def _environments_of_data(self) -> tuple[object, ...]:
         sessions_max = self._settings.config.max_incremental_fetch_session_cache_slots
         return (
-            ApiVersionsAnswers(self._metadata, self._publisher),
             ProduceEnvironment(
                 replicas=self._replicas,
                 lanes=Lanes(self._replicas),
                 transactions=self._verification,
+                opener=BatchOpener(self._environment.processes, self._clock),
                 flusher=self._flusher,
                 purgatory=self._purgatory,
                 settings=self._settings,
@@ -223,6 +295,10 @@ class Broker:
                 metadata=self._metadata,
                 settings=self._settings,
             ),
+        )
+
+    def _environments_of_admin(self) -> tuple[object, ...]:
+        return (
             AdminEnvironment(
                 node_id=self._node_id,
                 cluster_id=self._environment.cluster_id,
@@ -238,6 +314,22 @@ class Broker:
                 purgatory=self._purgatory,
                 disk=self._disk,
                 run_in_thread=self.read_in_thread,
+            ),
+        )
+
+    def _environment_of_telemetry(self) -> tuple[object, ...]:
+        folder = self._settings.config.barnabas_client_telemetry_dir
+        if not folder:
+            return ()
+        receiver = MetricsFolder(folder, self._disk, self.run_in_thread, self._environment.processes)
+        return (
+            TelemetryEnvironment(
+                metadata=self._metadata,
+                settings=self._settings,
+                instances=ClientInstances(),
+                receiver=receiver,
+                clock=self._clock,
+                random=self._random,
             ),
         )
 
@@ -298,6 +390,12 @@ class Broker:
         await self._metadata.settled()
         self._store.set_unclaimed_aside()
         self._maintenance.start()
+        self._cleaner.start()
+
+    def advertise(self, endpoints: Sequence[Endpoint]) -> None:
+        """The cluster is to know that clients are served at these, if the broker is registered."""
+        if self._lifecycle is not None:
+            self._lifecycle.advertise(tuple(endpoints))
 
     def beat_now(self) -> None:
         """The controller hears of this broker at once, if it is registered."""
@@ -340,6 +438,7 @@ class Broker:
     def _configured(self, config: BrokerConfig) -> None:
         if self._store.cordon(map(plain_path, config.cordoned_log_dirs)) and self._lifecycle is not None:
             self._lifecycle.beat_now()
+        self._cleaner.reconfigure(config)
         self._environment.on_configured(config)
 
     # ── following the metadata ───────────────────────────────────────────────────────────────────────────────
@@ -352,6 +451,16 @@ class Broker:
             await self._groups.topics_deleted(delta.deleted_topics)
         self._directories.say_where_partitions_are()
 
+    def _follow_connection_quotas(self, image: MetadataImage, _delta: MetadataDelta) -> None:
+        quotas = {
+            name: int(values[CONNECTION_RATE])
+            for ((kind, name), *others), values in image.client_quotas.items()
+            if kind == "ip" and not others and CONNECTION_RATE in values
+        }
+        if quotas != self._connection_quotas:
+            self._connection_quotas = quotas
+            self._environment.on_connection_quotas(quotas)
+
     def _following_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._environment.on_failure(error)
@@ -361,6 +470,7 @@ class Broker:
     async def leave(self, take_step: TakeStep) -> None:
         """Gives up leadership and answers all requests that wait, while there are still connections to take the
         answers."""
+        await take_step(self._cleaner.stop())
         await take_step(self._maintenance.stop())
         if self._lifecycle is not None:
             # Without a controller, nobody can grant a controlled shutdown.
@@ -389,8 +499,7 @@ class Broker:
         if epoch == NO_EPOCH:
             # It was never registered in this life: what it had in sync when it last was, it still has.
             epoch = self._previous_epoch
-        offsets = {hosted.log: hosted.state.high_watermark.offset for hosted in self._replicas}
-        await take_step(self.run_in_thread(self._store.close, offsets, epoch))
+        await take_step(self.run_in_thread(self._store.close, self._replicas.high_watermarks(), epoch))
 
     def release(self) -> None:
         """Stops taking images and ends the threads. Call it after the quorum has stopped."""

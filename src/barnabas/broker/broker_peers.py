@@ -2,8 +2,9 @@
 
 Answers come in the order of requests, so what may wait long on the other side must not share a connection with what is
 in a hurry: a shared peer is for one purpose, such as transaction markers. Peers are made when they are first asked for.
-One whose broker has moved to another endpoint, or is gone, is closed, and whoever waits for an answer from there is
-told. A broker that is merely fenced keeps its peers, as it may be back in a moment, but nobody is given one meanwhile.
+One whose broker has moved to another endpoint, or is gone, is closed, and callers that wait for an answer from it get
+an error. A broker that is merely fenced keeps its peers, as it may be back in a moment, but no caller is given one
+meanwhile.
 """
 
 from __future__ import annotations

@@ -67,6 +67,7 @@ class Directories:
         self._assigning: asyncio.Task[None] | None = None
         self._is_closed = False
         store.on_failed_dir = self._dir_failed
+        replicas.on_misplaced = self.say_where_partitions_are
 
     def opened(self) -> None:
         """The logs have been opened. What could not be read then is offline before the broker registers."""
@@ -107,7 +108,15 @@ class Directories:
             self._on_failure(FailedFolderError(f"{data_dir.path}, the folder of the metadata log, has failed: {error}"))
         elif not self._store.online:
             self._on_failure(FailedFolderError(f"{data_dir.path}, the last folder of log.dirs, has failed: {error}"))
-        elif self._lifecycle is not None:
+        elif self._assigning is not None:
+            # A replica that was on its way here, and that the controller believes here, is where it was: the controller
+            # hears that first, or else it takes the replica for lost.
+            self._assigning.add_done_callback(lambda _: self._report_failure(directory))
+        else:
+            self._report_failure(directory)
+
+    def _report_failure(self, directory: Uuid) -> None:
+        if self._lifecycle is not None and not self._is_closed:
             self._lifecycle.directory_failed(directory)
 
     # ── where partitions are ─────────────────────────────────────────────────────────────────────────────────

@@ -1,16 +1,18 @@
 """Syncing logs to the device, in threads, one sync of a log at a time.
 
-Whoever needs a log's bytes to be durable awaits `flush`. While a sync of that log runs, all further callers share the
-next one, so that a burst of writers that each ask for durability costs two syncs, not one each.
+A caller that needs a log's bytes to be durable awaits `flush`. While a sync of that log runs, all further callers share
+the next one, so that a burst of writers that each ask for durability costs two syncs, not one each.
 
-A log whose sync has failed is never synced again (`log/flush` says why): whoever asks for it gets an error.
+A log whose sync has failed is never synced again (`log/flush` says why): a caller that asks for it gets an error.
+
+If another log takes the place of one that is to be synced, what was written is in that one, and that one is synced.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVarTuple
 
 from barnabas.log.flush import is_failed_sync
 from barnabas.protocol.errors import Error, KafkaError
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from barnabas.ports import Disk
 
 logger = logging.getLogger("barnabas.flush")
+
+Ts = TypeVarTuple("Ts")
 
 
 class Flusher:
@@ -37,6 +41,8 @@ class Flusher:
         self._on_failure = on_failure
         self._waiting: dict[PartitionLog, asyncio.Future[None]] = {}
         self._running: dict[PartitionLog, asyncio.Task[None]] = {}
+        self._successors: dict[PartitionLog, PartitionLog] = {}
+        """Of logs that are being synced."""
 
     def flush(self, log: PartitionLog) -> asyncio.Future[None]:
         """Done when everything that is in the log now is on the device."""
@@ -51,6 +57,17 @@ class Flusher:
         """Like `flush`, for callers that do not wait: a failure is logged."""
         self.flush(log).add_done_callback(_log_failure)
 
+    async def sync_names(self, log: PartitionLog) -> None:
+        """Done when the names that the log's files have now are on the device, whatever of their content is there.
+        Raises KafkaError or OSError."""
+        self._check(log)
+        await self._run(log, self._disk.sync_dir, log.folder)
+
+    def replaced(self, log: PartitionLog, successor: PartitionLog) -> None:
+        """Another log has everything that this one has, and takes its place."""
+        if log in self._running:
+            self._successors[log] = successor
+
     async def close(self) -> None:
         """Waits for the syncs that are under way."""
         while self._running:
@@ -60,30 +77,46 @@ class Flusher:
         try:
             while (done := self._waiting.pop(log, None)) is not None:
                 try:
-                    # A deleted topic's log has nothing to sync, and its folder may belong to another log by now.
-                    if not log.is_gone:
-                        await self._sync(log)
+                    await self._make_durable(log)
                 except Exception as error:
                     _settle(done, error)
                 else:
                     _settle(done, None)
         finally:
             del self._running[log]
+            self._successors.pop(log, None)
+
+    async def _make_durable(self, log: PartitionLog) -> None:
+        try:
+            # A deleted topic's log has nothing to sync, and its folder may belong to another log by now.
+            if not log.is_gone:
+                await self._sync(log)
+        except OSError:
+            if log not in self._successors:
+                raise
+        if (successor := self._successors.get(log)) is not None:
+            await self.flush(successor)
 
     async def _sync(self, log: PartitionLog) -> None:
+        self._check(log)
+        flush = log.prepare_flush()
+        await self._run(log, flush.run, self._disk)
+        if log.failure is None:
+            log.flushed(flush)
+
+    def _check(self, log: PartitionLog) -> None:
         if log.failure is not None:
             raise KafkaError(Error.KAFKA_STORAGE_ERROR, f"{log.name} is offline: {log.failure}")
-        flush = log.prepare_flush()
+
+    async def _run(self, log: PartitionLog, function: Callable[[*Ts], None], *arguments: *Ts) -> None:
         try:
-            await self._run_in_thread(flush.run, self._disk)
+            await self._run_in_thread(function, *arguments)
         except OSError as error:
             # If the log is gone by now, its folder was renamed while the sync ran.
             if is_failed_sync(error) and not log.is_gone:
                 log.failure = error
                 self._on_failure(log, error)
             raise
-        if log.failure is None:
-            log.flushed(flush)
 
 
 def _settle(done: asyncio.Future[None], error: Exception | None) -> None:

@@ -1,4 +1,4 @@
-"""Brings the broker from image to image, one at a time, and tells those who wait when an image is in effect.
+"""Brings the broker from image to image, one at a time, and tells its waiters when an image is in effect.
 
 Creating the logs of a new topic takes a while, in threads; images that come in the meantime are then applied together.
 """

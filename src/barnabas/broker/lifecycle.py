@@ -3,8 +3,8 @@
 It talks to the controller in Kafka's messages. The broker registers with a new incarnation id, waits until its own
 image contains the registration, puts that image into effect, and asks to be unfenced. Heartbeats keep its session alive
 all the while. They report up to where the metadata is in effect: a broker that leaves is let go when all others act on
-what was decided then. They also report which data folders have failed, so that other brokers lead their partitions, or
-nobody does. At the end the broker asks for a controlled shutdown, and stops when the controller allows it.
+what was decided then. They also report which data folders have failed, so that other brokers, if any, lead their
+partitions. At the end the broker asks for a controlled shutdown, and stops when the controller allows it.
 """
 
 from __future__ import annotations
@@ -116,6 +116,8 @@ class BrokerLifecycle:
         """Failed directories that no answered heartbeat has named yet, and what happens when their time is up."""
         self._has_news = asyncio.Event()
         """Set if the next heartbeat should be sent at once."""
+        self._has_moved = False
+        """Whether the registration has other endpoints than the broker."""
 
     @property
     def epoch(self) -> int:
@@ -203,6 +205,13 @@ class BrokerLifecycle:
         """The next heartbeat is sent at once: the way to the controller is another, or there is something to tell."""
         self._has_news.set()
 
+    def advertise(self, endpoints: tuple[Endpoint, ...]) -> None:
+        """The broker is reached at these from now on. It registers again, as the same incarnation."""
+        if endpoints != self._identity.endpoints:
+            self._identity = self._identity._replace(endpoints=endpoints)
+            self._has_moved = True
+            self._has_news.set()
+
     async def prepare(self, preparation: Awaitable[None]) -> None:
         """Waits for what has to be done before the broker is unfenced. That may take longer than a session, so
         heartbeats go on meanwhile."""
@@ -287,7 +296,8 @@ class BrokerLifecycle:
         stale_count = 0
         while True:
             await self._until_due()
-            if self._lacks_directories_in(self._publisher.image):
+            if self._has_moved or self._lacks_directories_in(self._publisher.image):
+                self._has_moved = False
                 await self.register()
             request = self._heartbeat()
             response = await self._channel.send(request)

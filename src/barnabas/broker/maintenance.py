@@ -57,7 +57,7 @@ class Maintenance:
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
         self._with_deletions: dict[HostedPartition, None] = {}
-        """Partitions with files of dropped segments that wait to be deleted. Only retention drops segments."""
+        """Partitions with files of dropped segments that wait to be deleted."""
         self._retention_failures = Failures("retention", logger)
         self._release_failures = Failures("releasing idle files", logger)
 
@@ -124,13 +124,19 @@ class Maintenance:
     async def _apply_retention(self) -> None:
         self._retention_failures.begin_round()
         async for hosted in self._partitions():
+            if hosted.log.is_being_cleaned:
+                continue
             with self._retention_failures.of(hosted):
                 count = hosted.apply_retention()
                 if count:
                     start = hosted.log.log_start_offset
                     logger.info("%s: retention removed %d segments, the log now starts at %d", hosted, count, start)
-            if hosted.log.has_deletions:
-                self._with_deletions[hosted] = None
+            self.watch_deletions(hosted)
+
+    def watch_deletions(self, hosted: HostedPartition) -> None:
+        """Segments may have been dropped: their files are deleted in time."""
+        if hosted.log.has_deletions:
+            self._with_deletions[hosted] = None
 
     def _flush_interval_ms(self) -> int:
         return min(FLUSH_LOOK_INTERVAL_MS, self._settings.config.log_flush_scheduler_interval_ms)
@@ -144,9 +150,7 @@ class Maintenance:
                 self._flusher.flush_soon(log)
 
     async def _checkpoint_high_watermarks(self) -> None:
-        await self._store.checkpoint_high_watermarks(
-            {hosted.log: hosted.state.high_watermark.offset for hosted in self._replicas}
-        )
+        await self._store.checkpoint_high_watermarks(self._replicas.high_watermarks())
 
     async def _delete_due_files(self) -> None:
         now_ms = self._clock.now_ms()

@@ -11,7 +11,7 @@ from barnabas.config.broker_config import BrokerConfig, ConfigSource
 from barnabas.config.client_metrics import check_client_metrics
 from barnabas.config.describe import describe_topic
 from barnabas.config.describe_configs import describe_resources
-from barnabas.config.dynamic import validate_broker_overrides, validate_group_overrides
+from barnabas.config.dynamic import validate_broker_overrides, validate_group_overrides, without_listeners
 from barnabas.config.settings import BROKER, GROUP, TOPIC, ConfigError, ConfigType
 from barnabas.config.topic_config import validate_topic_overrides
 from barnabas.config.values import format_value
@@ -82,6 +82,9 @@ class BrokerConfigRules:
 
     def _check_broker_layer(self, configs: Mapping[str, str], scope: ConfigSource, layers: DynamicLayers) -> None:
         try:
+            if scope is ConfigSource.DYNAMIC_BROKER:
+                # This node's own settings stand in for those of any other; its listeners cannot.
+                configs = without_listeners(configs)
             validate_broker_overrides(configs, scope, self._in_force(layers))
         except ConfigError as error:
             raise KafkaError(Error.INVALID_REQUEST, error.message) from error

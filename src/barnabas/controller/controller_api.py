@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from barnabas.config.describe_configs import REQUEST_BYTES_MAX
 from barnabas.controller.decisions.decide import DECIDABLE
 from barnabas.controller.describe_cluster import describe_cluster
-from barnabas.controller.envelope import answer_envelope
+from barnabas.controller.envelope import answer_envelope, answer_large_envelope
 from barnabas.metadata.versions import SUPPORTED_FEATURES
 from barnabas.net import api_versions
 from barnabas.net.dispatch import Route
-from barnabas.net.large_requests import Cut, as_a_whole
+from barnabas.net.large_requests import ENCLOSING, Cut, as_a_whole
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import APIS, ApiKey
 from barnabas.protocol.errors import Error
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from barnabas.controller.quorum_controller import QuorumController
-    from barnabas.net.dispatch import Caller
+    from barnabas.net.dispatch import Caller, Handler
+    from barnabas.net.large_requests import LargeRequest
+    from barnabas.net.parts import Part
 
 
 async def decide(controller: QuorumController, request: Any, caller: Caller) -> Any:  # noqa: ARG001
@@ -80,6 +82,15 @@ async def envelope(controller: QuorumController, request: m.EnvelopeRequest, cal
     return await answer_envelope(controller, request, caller, CONTROLLER_ROUTES)
 
 
+async def large_envelope(
+    handler: Handler,  # noqa: ARG001 (every large handler takes the ordinary one)
+    controller: QuorumController,
+    request: LargeRequest,
+    caller: Caller,
+) -> list[Part]:
+    return await answer_large_envelope(controller, request, caller, CONTROLLER_ROUTES)
+
+
 CUTS: Mapping[int, Sequence[Cut]] = {
     ApiKey.CREATE_TOPICS: [Cut(("topics",), ("topics",))],
     ApiKey.DELETE_TOPICS: [
@@ -90,8 +101,10 @@ CUTS: Mapping[int, Sequence[Cut]] = {
     ApiKey.ALTER_CONFIGS: [Cut(("resources",), ("responses",))],
     ApiKey.INCREMENTAL_ALTER_CONFIGS: [Cut(("resources",), ("responses",))],
     ApiKey.ALTER_CLIENT_QUOTAS: [Cut(("entries",), ("entries",))],
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: [Cut(("topics",), ("responses",))],
-    ApiKey.ELECT_LEADERS: [Cut(("topic_partitions",), ("replica_election_results",))],
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: [Cut(("topics", "partitions"), ("responses", "partitions"))],
+    ApiKey.ELECT_LEADERS: [
+        Cut(("topic_partitions", "partitions"), ("replica_election_results", "partition_result")),
+    ],
 }
 """Where users' requests are cut if they ask for too much. What brokers send is refused where it has too many elements
 to be read in one go."""
@@ -135,7 +148,9 @@ CONTROLLER_ROUTES[ApiKey.LIST_PARTITION_REASSIGNMENTS] = Route(
     large_handler=as_a_whole(CHANGES_MAX, refuse_too_many),
     long_answer="topics",
 )
-CONTROLLER_ROUTES[ApiKey.ENVELOPE] = Route(ApiKey.ENVELOPE, (0, APIS[ApiKey.ENVELOPE].max_version), envelope)
+CONTROLLER_ROUTES[ApiKey.ENVELOPE] = Route(
+    ApiKey.ENVELOPE, (0, APIS[ApiKey.ENVELOPE].max_version), envelope, cuts=[ENCLOSING], large_handler=large_envelope
+)
 CONTROLLER_ROUTES[ApiKey.API_VERSIONS] = Route(ApiKey.API_VERSIONS, api_versions.VERSIONS, describe_versions)
 
 

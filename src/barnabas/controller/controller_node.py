@@ -7,18 +7,17 @@ neither a slow disk nor a large fetch delays a heartbeat, and nothing the contro
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from barnabas.controller.quorum_controller import ControllerOptions, Environment, QuorumController, Reply
 from barnabas.metadata import versions
-from barnabas.metadata.replay import ReplayError
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.refusals import refusal
 from barnabas.protocol.uuids import ZERO_UUID, to_text
 from barnabas.raft.consensus.voter_sets import VOTERS_IN_LOG, Voter, VoterNode, VoterSet
 from barnabas.raft.current_leader import CurrentLeader
-from barnabas.raft.folder.format import read_bootstrap
+from barnabas.raft.folder.format import BOOTSTRAP_FILE, read_bootstrap
 from barnabas.raft.folder.metadata_log import MetadataLog, metadata_folder
 from barnabas.raft.folder.quorum_state import read_static_voters
 from barnabas.raft.quorum_client import read_quorum
@@ -28,9 +27,9 @@ if TYPE_CHECKING:
 
     from barnabas.metadata.image import Endpoint
     from barnabas.metadata.versions import VersionedRecord
-    from barnabas.ports import LoopThread
+    from barnabas.ports import Disk, LoopThread
     from barnabas.protocol.compiler.structs import Message
-    from barnabas.raft.quorum_client import OpenedQuorum, QuorumClient
+    from barnabas.raft.quorum_client import OpenedQuorum, QuorumClient, QuorumSettings
 
 __all__ = [
     "ControllerNode",
@@ -43,6 +42,16 @@ __all__ = [
 
 class ForeignQuorumError(Exception):
     """The folder belongs to a quorum that this node cannot be a part of."""
+
+
+class OwnQuorum(NamedTuple):
+    """What the folder of a controller says of its quorum."""
+
+    opened: OpenedQuorum
+    settings: QuorumSettings
+    """Those that were given, or those of a node that is alone."""
+    bootstrap: list[VersionedRecord]
+    """For the first leader to append."""
 
 
 class ControllerListeners(Protocol):
@@ -77,25 +86,13 @@ class ControllerNode:
         Raises NewerMetadataError, UnsupportedMetadataVersionError or ForeignQuorumError if this node must not use the
         folder, and ReplayError if its records contradict each other.
         """
-        disk, options = self._environment.disk, self._options
-        node_id = options.settings.node_id
-        if not options.quorum.static_voters and not options.quorum.bootstrap_servers:
-            # Unless the log says otherwise, a node that is told of nobody else is alone.
-            alone = VoterNode(node_id, ZERO_UUID, ())
-            self._options = options = options._replace(quorum=options.quorum._replace(static_voters=(alone,)))
-        opened = read_quorum(disk, self._folder, Voter(node_id, options.directory_id), options.quorum)
-        self._check_voters(opened.voters.latest.voters)
-        if opened.voters.latest.kraft_version < VOTERS_IN_LOG:
-            self._check_static_voters()
-        self._bootstrap = read_bootstrap(disk, options.data_folder)
-        for record in self._bootstrap:
-            if isinstance(record.message, m.FeatureLevelRecord):
-                versions.check_supported(record.message.name, record.message.feature_level)
-        try:
-            self._environment.publisher.restore(opened.content.snapshot, opened.committed)
-        except ReplayError as error:
-            raise ReplayError(f"{self._folder} cannot be read: {error}") from error
-        self._opened = opened
+        options = self._options
+        local = Voter(options.settings.node_id, options.directory_id)
+        own = read_own_quorum(self._environment.disk, options.data_folder, local, options.quorum)
+        self._options = options = options._replace(quorum=own.settings)
+        self._bootstrap = own.bootstrap
+        opened = self._opened = own.opened
+        self._environment.publisher.restore(self._folder, opened.content.snapshot, opened.committed)
         self.is_alone = opened.is_alone
         if not opened.is_alone:
             # Another voter may have led, and heard of this broker's last incarnation, since this node last did.
@@ -181,31 +178,55 @@ class ControllerNode:
             await self._listeners.close()
         await controller.close()
 
-    def _check_voters(self, voters: VoterSet) -> None:
-        """A node that does not vote has to be told where those are that do."""
-        node_id, directory_id = self._options.settings.node_id, self._options.directory_id
-        if voters.matching(Voter(node_id, directory_id)) is not None or self._options.quorum.bootstrap_servers:
-            return
-        voter = voters.get(node_id)
-        if voter is not None:
-            raise ForeignQuorumError(
-                f"{self._folder} belongs to node {node_id} with directory.id {to_text(voter.directory_id)}, but "
-                f"meta.properties has {to_text(directory_id)}: was it copied from another folder?"
-            )
-        ids = ", ".join(map(str, voters.ids))
-        raise ForeignQuorumError(
-            f"{self._folder} belongs to a quorum of the voters {ids}, but this is node {node_id}, and their "
-            "addresses are not configured: set controller.quorum.bootstrap.servers, or use another folder"
-        )
 
-    def _check_static_voters(self) -> None:
-        """Voters that the configuration names cannot be others than before: two majorities could come about."""
-        disk, node_id = self._environment.disk, self._options.settings.node_id
-        before = read_static_voters(disk, self._folder) if disk.exists(self._folder) else ()
-        named = sorted(voter.id for voter in self._options.quorum.static_voters)
-        if before and sorted(before) != named:
-            raise ForeignQuorumError(
-                f"{self._folder} belongs to a quorum of the voters {', '.join(map(str, before))}, but this is node "
-                f"{node_id}, and by controller.quorum.voters the voters are {', '.join(map(str, named))}: use another "
-                "folder, or name the same voters"
-            )
+def read_own_quorum(disk: Disk, data_folder: str, local: Voter, settings: QuorumSettings) -> OwnQuorum:
+    """Reads the metadata of a data folder and checks that it is of a quorum that this node can be a part of. Never
+    writes. May block.
+
+    Raises what `read_quorum` does, ForeignQuorumError, and UnsupportedMetadataVersionError for bootstrap.checkpoint.
+    """
+    if not settings.static_voters and not settings.bootstrap_servers:
+        # Unless the log says otherwise, a node that is told of nobody else is alone.
+        settings = settings._replace(static_voters=(VoterNode(local.id, ZERO_UUID, ()),))
+    folder = metadata_folder(data_folder)
+    opened = read_quorum(disk, folder, local, settings)
+    _check_voters(folder, local, opened.voters.latest.voters, settings)
+    if opened.voters.latest.kraft_version < VOTERS_IN_LOG:
+        _check_static_voters(disk, folder, local.id, settings)
+    bootstrap = read_bootstrap(disk, data_folder)
+    for record in bootstrap:
+        if isinstance(record.message, m.FeatureLevelRecord):
+            try:
+                versions.check_supported(record.message.name, record.message.feature_level)
+            except versions.UnsupportedMetadataVersionError as error:
+                raise error.at(f"{data_folder}/{BOOTSTRAP_FILE}") from error
+    return OwnQuorum(opened, settings, bootstrap)
+
+
+def _check_voters(folder: str, local: Voter, voters: VoterSet, settings: QuorumSettings) -> None:
+    """A node that does not vote has to be told where those are that do."""
+    if voters.matching(local) is not None or settings.bootstrap_servers:
+        return
+    voter = voters.get(local.id)
+    if voter is not None:
+        raise ForeignQuorumError(
+            f"{folder} belongs to node {local.id} with directory.id {to_text(voter.directory_id)}, but "
+            f"meta.properties has {to_text(local.directory_id)}: was it copied from another folder?"
+        )
+    ids = ", ".join(map(str, voters.ids))
+    raise ForeignQuorumError(
+        f"{folder} belongs to a quorum of the voters {ids}, but this is node {local.id}, and their "
+        "addresses are not configured: set controller.quorum.bootstrap.servers, or use another folder"
+    )
+
+
+def _check_static_voters(disk: Disk, folder: str, node_id: int, settings: QuorumSettings) -> None:
+    """Voters that the configuration names cannot be others than before: two majorities could come about."""
+    before = read_static_voters(disk, folder) if disk.exists(folder) else ()
+    named = sorted(voter.id for voter in settings.static_voters)
+    if before and sorted(before) != named:
+        raise ForeignQuorumError(
+            f"{folder} belongs to a quorum of the voters {', '.join(map(str, before))}, but this is node "
+            f"{node_id}, and by controller.quorum.voters the voters are {', '.join(map(str, named))}: use another "
+            "folder, or name the same voters"
+        )

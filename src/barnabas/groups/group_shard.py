@@ -170,8 +170,9 @@ class GroupShard:
             classic_in_consumer.join(known, request, client, reply_to, now, effects)
             return self._stepped(known, now, effects)
         if request.member_id:
-            refusal = m.JoinGroupResponse(member_id=request.member_id, error_code=Error.UNKNOWN_MEMBER_ID)
-            return _answer(reply_to, refusal)
+            is_in_range = self._settings.group.accepts_session_timeout(request.session_timeout_ms)
+            error = Error.UNKNOWN_MEMBER_ID if is_in_range else Error.INVALID_SESSION_TIMEOUT
+            return _answer(reply_to, m.JoinGroupResponse(member_id=request.member_id, error_code=error))
         group = ClassicGroup(request.group_id, self._settings.group)
         joined = group.join(request, client, reply_to, now_ms)
         if _is_refused(joined):
@@ -358,6 +359,16 @@ class GroupShard:
 
     def group_ids(self) -> list[str]:
         return list(self._groups)
+
+    def committed_offsets(self) -> list[tuple[str, str, int, int]]:
+        """Group, topic, partition and offset of all that groups have committed, for figures about them. Another thread
+        may ask: what changes meanwhile is there or not."""
+        return [
+            (group_id, topic, partition, value.offset)
+            for group_id in list(self._offsets.group_ids)
+            for topic, offsets in list(self._offsets.of(group_id).by_topic())
+            for partition, value in list(offsets.items())
+        ]
 
     def list_groups(
         self, states_filter: Iterable[str], types_filter: Iterable[str], group_ids: Iterable[str] | None = None

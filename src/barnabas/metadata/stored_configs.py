@@ -1,4 +1,4 @@
-"""Settings that the metadata log has for a resource, for whoever describes them."""
+"""Settings that the metadata log has for a resource, for the APIs that describe them."""
 
 from __future__ import annotations
 

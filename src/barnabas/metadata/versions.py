@@ -73,15 +73,20 @@ class VersionedRecord(NamedTuple):
 class UnsupportedMetadataVersionError(Exception):
     """A metadata log or snapshot has a feature level that this software does not support."""
 
-    def __init__(self, feature: str, level: int, supported: VersionRange) -> None:
+    def __init__(self, feature: str, level: int, supported: VersionRange, place: str = "the metadata") -> None:
+        self._found = (feature, level, supported)
         if level > supported.highest:
             advice = "it is too new: open the folder with newer software"
         else:
             advice = "it is too old: upgrade it first, with software that still supports it"
         super().__init__(
-            f"the metadata has {feature} {level}, but this version supports {supported.lowest} to "
+            f"{place} has {feature} {level}, but this version supports {supported.lowest} to "
             f"{supported.highest}; {advice}. Nothing was changed"
         )
+
+    def at(self, place: str) -> UnsupportedMetadataVersionError:
+        """The same error, with the file or folder that has the level."""
+        return UnsupportedMetadataVersionError(*self._found, place)
 
 
 def check_supported(feature: str, level: int) -> None:

@@ -3,11 +3,11 @@
 Where this node leads the quorum, a request goes to the controller's loop in this process. Elsewhere it goes to the
 leader's CONTROLLER listener: what the broker asks for itself as it is, what a client asked for in an Envelope.
 
-Theory of operation. `raft/current_leader` says who leads. A request that finds no leader waits for one; a request that
-gets NOT_CONTROLLER, or whose connection is lost, goes to whoever leads next, until its time is up. So do Kafka's
-brokers: that a request took effect although its answer was lost is found out by asking again (a topic that exists
-already, a broker epoch that is still the same). A request under way to a leader that has been replaced is not waited
-for: a process that has been stopped never answers.
+Theory of operation. `raft/current_leader` says which node leads. A request that finds no leader waits for one; a
+request that gets NOT_CONTROLLER, or whose connection is lost, goes to the next leader, until its time is up. So do
+Kafka's brokers: that a request took effect although its answer was lost is found out by asking again (a topic that
+exists already, a broker epoch that is still the same). A request under way to a leader that has been replaced is not
+waited for: a process that has been stopped never answers.
 
 Answers come in the order of the requests, so each kind of request has a connection of its own: the creation of ten
 thousand topics must not hold up a heartbeat.

@@ -127,9 +127,12 @@ class _Opening:
             data_dir.unlock()
 
     def check_identities(self) -> None:
-        cluster_ids = {meta.cluster_id for meta in self._metas.values()}
-        if len(cluster_ids) > 1:
-            raise FolderError(f"the data folders belong to different clusters: {', '.join(sorted(cluster_ids))}")
+        if len({meta.cluster_id for meta in self._metas.values()}) > 1:
+            owners = ", ".join(f"{path} to {meta.cluster_id}" for path, meta in self._metas.items())
+            raise FolderError(
+                f"the data folders belong to different clusters, as their {META_PROPERTIES} say: {owners}. Take those "
+                "of other clusters out of log.dirs"
+            )
         by_directory_id: dict[Uuid, str] = {}
         for path, meta in self._metas.items():
             if meta.node_id != self._node_id:
@@ -139,8 +142,8 @@ class _Opening:
                 )
             if (other := by_directory_id.setdefault(meta.directory_id, path)) != path:
                 raise FolderError(
-                    f"{path} and {other} have the same directory.id {uuids.to_text(meta.directory_id)}: "
-                    "was one copied from the other?"
+                    f"{path} and {other} have the same directory.id {uuids.to_text(meta.directory_id)} in their "
+                    f"{META_PROPERTIES}: was one copied from the other? Take the copy out of log.dirs"
                 )
 
     def check_metadata_log(self) -> None:

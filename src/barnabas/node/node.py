@@ -53,6 +53,7 @@ class NodeServers:
         self, config: BrokerConfig, loop: asyncio.AbstractEventLoop, controller: LoopThread, network: Network
     ) -> None:
         self._config = config
+        """In force at the moment."""
         self.clients = ListenerServers(config, config.listeners, loop, network, ClientConnection)
         self.quorum = ListenerServers(config, config.controller_listeners, controller.loop, network)
 
@@ -64,6 +65,10 @@ class NodeServers:
         except OSError:
             self.clients.stop_accepting()
             raise
+
+    def configure(self, config: BrokerConfig) -> None:
+        self._config = config
+        self.clients.configure(config)
 
     def release(self) -> None:
         """Releases the ports of listeners that were never opened."""
@@ -115,6 +120,7 @@ class Node:
         self._config = config
         self._folders = folders
         self._servers = servers
+        self._thread = thread
         self._stopping = asyncio.Event()
         self._failure: BaseException | None = None
         self._ports = ports
@@ -214,10 +220,16 @@ class Node:
                 ports.random,
                 ports.threads,
                 ports.processes,
-                self._servers.clients.configure,
+                self._configured,
+                self._servers.clients.limit_addresses,
                 self._fail,
             ),
         )
+
+    def _configured(self, config: BrokerConfig) -> None:
+        self._servers.configure(config)
+        if self._broker is not None:
+            self._broker.advertise(endpoints(self._servers.advertised))
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
@@ -238,6 +250,28 @@ class Node:
     def quorum_client(self) -> QuorumClient | None:
         """This node's part in the metadata quorum; None before it has begun."""
         return self._quorum.quorum_client
+
+    @property
+    def controller_servers(self) -> ListenerServers:
+        """The listeners for the quorum, which run on a loop of their own."""
+        return self._servers.quorum
+
+    @property
+    def controller_loop(self) -> asyncio.AbstractEventLoop:
+        return self._thread.loop
+
+    @property
+    def is_controller(self) -> bool:
+        return self._controller is not None
+
+    @property
+    def broker(self) -> Broker | None:
+        return self._broker
+
+    @property
+    def is_started(self) -> bool:
+        """Whether it serves, and is not about to stop."""
+        return self._is_started.is_set() and not self._stopping.is_set()
 
     @property
     def replicas(self) -> ReplicaManager | None:

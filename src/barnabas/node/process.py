@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from barnabas.config.broker_config import BrokerConfig
     from barnabas.net.endpoint import Listener
+    from barnabas.node.metrics.node_metrics import NodeMetrics
     from barnabas.node.node import Node
 
 logger = logging.getLogger("barnabas.node")
@@ -63,6 +64,8 @@ async def _run(
 ) -> int:
     def ready(node: Node) -> None:
         settle_memory()
+        if metrics is not None:
+            metrics.begin()
         if node.replicas is not None:
             node.replicas.listeners.append(SettledPartitions(node.replicas).look)
         on_ready(node.listeners)
@@ -70,12 +73,33 @@ async def _run(
     node = await open_node(config, outside.ports)
     outside.on_open(node)
     signals = Signals(node, on_broker_stopped)
+    metrics = await measured(node, config, outside.ports)
     try:
         await node.serve(ready)
         return 0
     finally:
         await node.stop()
+        if metrics is not None:
+            await metrics.stop()
         signals.close()
+
+
+async def measured(node: Node, config: BrokerConfig, ports: Ports) -> NodeMetrics | None:
+    """Measures what the node does, if somebody is to see it."""
+    if not config.barnabas_metrics_listener:
+        return None
+    from barnabas.config.metrics_listener import metrics_address
+    from barnabas.node.metrics.node_metrics import NodeMetrics
+
+    host, port = metrics_address(config.barnabas_metrics_listener)
+    metrics = NodeMetrics(node, ports)
+    try:
+        await metrics.start(host, port)
+    except OSError:
+        await node.stop()
+        await metrics.stop()
+        raise
+    return metrics
 
 
 def system_ports() -> Ports:

@@ -1,11 +1,11 @@
-"""Says in the log when time did not pass as it should: the node stood still, or the machine's clock was set.
+"""Says in the log when time did not pass as it should: the node was stalled, or the machine's clock was set.
 
-A node stands still when its process is stopped, or gets no processor time. What a cluster does to such a node, from
+A node is stalled when its process is suspended or starved of CPU. What a cluster does to such a node, from
 elections to fencing, is in the logs of all others. In its own, nothing else would tell why.
 
-A clock that is set moves what is compared with timestamps: retention, and the timestamps of `LogAppendTime`. Whoever
-wonders later why records went or stayed finds the moment here. Elections, sessions, groups and time limits go by the
-monotonic clock, which nobody sets, so they do not notice.
+A clock that is set moves what is compared with timestamps: retention, and the timestamps of `LogAppendTime`. The log
+then explains why records went or stayed. Elections, sessions, groups and time limits go by the monotonic clock, which
+cannot be set, so they do not notice.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class TimeWatch:
 
     def _report_stall(self, late_s: float) -> None:
         logger.warning(
-            "node %d stood still for %.1f s: its process was stopped, or got no processor time", self._node_id, late_s
+            "node %d was stalled for %.1f s: the process was suspended or starved of CPU", self._node_id, late_s
         )
 
     def _report_jump(self, jumped_ms: int) -> None:

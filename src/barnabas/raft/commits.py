@@ -1,8 +1,8 @@
 """What of the metadata log is not committed yet, and the handing on of what is.
 
 Batches go to a `RaftListener` in order and without gaps, a few at a time, with room for others in between where many
-are committed together. Whoever appended one waits for its future: it is done when the listener has the batch, or fails
-when this node stops leading, for then nobody here knows whether it will be committed.
+are committed together. The code that appended one waits for its future: it is done when the listener has the batch, or
+fails when this node stops leading, for then this node does not know whether it will be committed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Who leads the metadata quorum, for everybody in this node who has to ask it.
+"""The leader of the metadata quorum, for all parts of this node that have to ask it.
 
-Two threads meet here, as in `image_publisher`. The quorum's thread says who leads (`publish`); other event loops
+Two threads meet here, as in `image_publisher`. The quorum's thread says which node leads (`publish`); other event loops
 follow. The value is immutable and replaced as a whole, so that any thread may read it at any time.
 """
 

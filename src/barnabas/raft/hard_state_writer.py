@@ -1,4 +1,4 @@
-"""Makes the hard state durable in a thread, and lets whoever depends on it wait.
+"""Makes the hard state durable in a thread, and lets the code that depends on it wait.
 
 Nothing may leave this node that a state not yet durable promises: neither a vote nor a fetch in a new epoch. While one
 state is being written, newer ones replace each other, and the newest is written next.

@@ -14,7 +14,8 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from barnabas.metadata.image import MetadataDelta, MetadataImage
-from barnabas.metadata.replay import ImageDraft, ImageReplay, Publication
+from barnabas.metadata.replay import ImageDraft, ImageReplay, Publication, ReplayError
+from barnabas.metadata.versions import UnsupportedMetadataVersionError
 from barnabas.protocol import messages as m
 
 if TYPE_CHECKING:
@@ -51,14 +52,21 @@ class ImagePublisher:
     def is_in_transaction(self) -> bool:
         return self._loader.is_in_transaction
 
-    def restore(self, snapshot: Snapshot | None, batches: Sequence[DecodedBatch]) -> None:
-        """Starts from a snapshot and the batches after it. Call it before the broker attaches itself.
+    def restore(self, folder: str, snapshot: Snapshot | None, batches: Sequence[DecodedBatch]) -> None:
+        """Starts from a snapshot and the batches after it, all from this folder. Call it before the broker attaches
+        itself.
 
-        Raises UnsupportedMetadataVersionError if they have a feature level that is not supported.
+        Raises UnsupportedMetadataVersionError if they have a feature level that is not supported, and ReplayError if
+        they contradict each other. Both name the folder.
         """
-        if snapshot is not None:
-            self._replace(snapshot)
-        self.apply(batches)
+        try:
+            if snapshot is not None:
+                self._replace(snapshot)
+            self.apply(batches)
+        except UnsupportedMetadataVersionError as error:
+            raise error.at(folder) from error
+        except ReplayError as error:
+            raise ReplayError(f"{folder} cannot be read: {error}") from error
         self._image = self._loader.image
 
     def load(self, snapshot: Snapshot) -> None:

@@ -1,4 +1,4 @@
-"""Those who fetch from this node's metadata log, and wait at its end.
+"""The nodes that fetch from this node's metadata log, and wait at its end.
 
 A reader gets what is written before it is synced, so that all disks of a quorum work at the same time. Its request
 waits until there is more, or the high watermark that it knows is out of date, or this node stops leading.

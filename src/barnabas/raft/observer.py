@@ -16,7 +16,6 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.metadata.replay import ReplayError
 from barnabas.raft.current_leader import CurrentLeader
 from barnabas.raft.folder.metadata_log import MetadataLog, MetadataLogLimits, metadata_folder
 from barnabas.raft.quorum_client import (
@@ -78,10 +77,7 @@ class QuorumObserver:
         """Reads the folder into the image publisher. Never writes to the folder. May block."""
         options = self._options
         opened = read_quorum(self._environment.disk, self._folder, options.identity.key, options.quorum)
-        try:
-            self._environment.publisher.restore(opened.content.snapshot, opened.committed)
-        except ReplayError as error:
-            raise ReplayError(f"{self._folder} cannot be read: {error}") from error
+        self._environment.publisher.restore(self._folder, opened.content.snapshot, opened.committed)
         self._opened = opened
 
     async def start(self) -> None:

@@ -9,7 +9,7 @@ Every node has one, whatever its roles. A voter may lead; an observer only fetch
     await client.caught_up()
 
 Everything before the high watermark is committed, and nothing else may reach an image. A sole voter knows at its start
-that its whole log is; anybody else only knows it of its snapshot, until a leader says more.
+that its whole log is; any other node only knows it of its snapshot, until a leader says more.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The end of a transaction: who may commit or abort it, the decision, and when it is complete.
+"""The end of a transaction: which producer may commit or abort it, the decision, and when it is complete.
 
 A transaction is ended by its producer (EndTxn); or by the coordinator, when the transaction has timed out or a new
 producer takes over the transactional id. The decision is written first. Once it is committed, a marker goes to each

@@ -1,4 +1,4 @@
-"""InitProducerId: who becomes the producer of a transactional id, and in which epoch.
+"""InitProducerId: which client becomes the producer of a transactional id, and in which epoch.
 
 A producer that starts names no producer id: it gets the next epoch, which fences its predecessor. A producer that
 recovers from an error names its id and epoch. It gets the next epoch if these are still current, the current epoch if

@@ -8,9 +8,9 @@
 The outcome is decided when the transaction is prepared, and never changes after that. The transaction is complete when
 each of its partitions has a marker with the outcome.
 
-The methods of `Transaction` are the transitions. Who may ask for which is decided elsewhere: in `producer_epochs` for
-InitProducerId, in `transaction_partitions` for AddPartitionsToTxn, in `end_transaction` for everything that ends a
-transaction.
+The methods of `Transaction` are the transitions. Which request may ask for which is decided elsewhere: in
+`producer_epochs` for InitProducerId, in `transaction_partitions` for AddPartitionsToTxn, in `end_transaction` for
+everything that ends a transaction.
 """
 
 from __future__ import annotations

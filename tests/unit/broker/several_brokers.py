@@ -93,6 +93,7 @@ class OneBroker:
                 SimulatedThreads(cluster.scheduler, self.name),
                 InlineProcesses(),
                 lambda _: None,
+                lambda _: None,
                 self.failures.append,
             ),
         )

@@ -50,6 +50,7 @@ def a_whole_broker(folder: Path) -> Broker:
             SystemProcesses(),
             lambda _: None,
             lambda _: None,
+            lambda _: None,
         ),
     )
 

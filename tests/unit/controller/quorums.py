@@ -51,12 +51,12 @@ def voter_node(number: int, port: int = 9093) -> VoterNode:
     return VoterNode(number, directory(number), (VoterEndpoint("CONTROLLER", f"c{number}", port),))
 
 
-def registration(broker_id: int) -> m.BrokerRegistrationRequest:
+def registration(broker_id: int, incarnation: int = 0) -> m.BrokerRegistrationRequest:
     request = m.BrokerRegistrationRequest
     return request(
         broker_id=broker_id,
         cluster_id=CLUSTER_ID,
-        incarnation_id=Uuid(broker_id.to_bytes(16)),
+        incarnation_id=Uuid((broker_id + (incarnation << 32)).to_bytes(16)),
         listeners=[request.Listener(name="PLAINTEXT", host="localhost", port=9090)],
         features=[
             request.Feature(name=name, min_supported_version=low, max_supported_version=high)
@@ -139,6 +139,8 @@ class QuorumNode:
             node_id=self.number,
             cluster_id=self.cluster_id,
             disconnect_grace_ms=self.quorum.disconnect_grace_ms,
+            # As of a node whose properties file names nobody else. The voters in its log count.
+            sole_broker_id=self.number,
         )
         options = ControllerOptions(FOLDER, directory(self.number), settings, self.limits, self.settings)
         return ControllerNode(options, environment, self.thread)

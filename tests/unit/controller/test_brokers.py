@@ -215,6 +215,15 @@ def test_a_broker_of_very_many_partitions_is_fenced_in_parts_that_make_up_the_wh
         ({"log_dirs": [directory(2), directory(2)]}, Error.INVALID_REGISTRATION),
         ({"log_dirs": [directory(1)]}, Error.INVALID_REGISTRATION),
         ({"features": []}, Error.INVALID_REGISTRATION),
+        ({"log_dirs": [Uuid(n.to_bytes(16)) for n in range(1000, 2001)]}, Error.INVALID_REGISTRATION),
+        (
+            {"listeners": [m.BrokerRegistrationRequest.Listener(name=f"L{n}", host="h") for n in range(1001)]},
+            Error.INVALID_REGISTRATION,
+        ),
+        (
+            {"features": [m.BrokerRegistrationRequest.Feature(name=f"f{n}") for n in range(1001)]},
+            Error.INVALID_REGISTRATION,
+        ),
     ],
 )
 def test_a_registration_that_does_not_fit_is_refused(fields: dict[str, Any], error: Error) -> None:
@@ -314,6 +323,22 @@ def test_a_controller_registers_with_its_endpoints() -> None:
     (record,) = cluster.last
     assert isinstance(record, m.RegisterControllerRecord)
     assert [(e.name, e.host, e.port) for e in record.end_points] == [("CONTROLLER", "127.0.0.1", 9093)]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"listeners": [m.ControllerRegistrationRequest.Listener(name=f"L{n}", host="h") for n in range(1001)]},
+        {"features": [m.ControllerRegistrationRequest.Feature(name=f"f{n}") for n in range(1001)]},
+    ],
+    ids=["listeners", "features"],
+)
+def test_a_controller_with_thousands_of_listeners_or_features_is_refused(fields: dict[str, Any]) -> None:
+    cluster = Cluster(brokers=0)
+    refused = cluster.send(m.ControllerRegistrationRequest(controller_id=1, incarnation_id=Uuid(b"i" * 16), **fields))
+    assert refused.error_code == Error.INVALID_REGISTRATION
+    assert refused.error_message == f"1001 {next(iter(fields))} in request, 1000 are allowed"
+    assert cluster.last == []
 
 
 def test_blocks_of_producer_ids_never_overlap() -> None:

@@ -290,7 +290,9 @@ async def test_a_folder_of_newer_software_is_refused_and_nothing_is_changed(disk
     batch = data_batch([newer], base_offset=end.end_offset, epoch=end.epoch, timestamp_ms=1)
     extend(disk, f"{METADATA}/00000000000000000000.log", batch)
     before = everything(disk)
-    with pytest.raises(UnsupportedMetadataVersionError, match=f"metadata.version {level}.*Nothing was changed"):
+    with pytest.raises(
+        UnsupportedMetadataVersionError, match=f"^{METADATA} has metadata.version {level}.*Nothing was changed"
+    ):
         Node(disk, "/data", QUIET, None).controller.open()
     assert everything(disk) == before
 

@@ -12,7 +12,7 @@ import pytest
 from barnabas.net.frames import WireError
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
-from barnabas.protocol.uuids import METADATA_TOPIC_ID
+from barnabas.protocol.uuids import METADATA_TOPIC_ID, ZERO_UUID
 from barnabas.raft.folder.metadata_log import MetadataLogLimits, metadata_folder
 from barnabas.raft.folder.snapshots import list_snapshots
 from barnabas.raft.quorum_client import ForeignClusterError
@@ -21,6 +21,8 @@ from tests.unit.controller.quorums import FOLDER, Quorum, QuorumNode, directory,
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from barnabas.raft.consensus.voter_sets import VoterSet
 
 OFTEN = MetadataLogLimits(idle_interval_ms=3_600_000, snapshot_bytes=1, retention_bytes=1)
 """A snapshot after every record, and nothing kept before it."""
@@ -68,6 +70,49 @@ def test_a_leader_that_is_killed_is_replaced_and_what_it_decided_stays() -> None
         quorum.until(lambda node=active: node.is_running)  # type: ignore[misc]
     quorum.agree_on(100, 101, 102)
     quorum.check()
+
+
+def unfenced(node: QuorumNode, broker_id: int) -> None:
+    """Registers a broker with the controller, and has it say that it is alive."""
+    registered = node.ask(registration(broker_id))
+    assert registered.error_code == Error.NONE
+    heartbeat = m.BrokerHeartbeatRequest(
+        broker_id=broker_id,
+        broker_epoch=registered.broker_epoch,
+        current_metadata_offset=registered.broker_epoch,
+        want_fence=False,
+    )
+    assert not node.ask(heartbeat).is_fenced
+
+
+@pytest.mark.parametrize("kraft_version", [0, 1])
+def test_a_controller_among_several_does_not_take_the_broker_of_its_own_node_for_gone(kraft_version: int) -> None:
+    """A sole voter would: nobody else can have heard of a later incarnation, and it holds the folder's lock."""
+    quorum = Quorum(voters=3, kraft_version=kraft_version)
+    quorum.start()
+    for number in quorum.nodes:
+        unfenced(quorum.active, number)
+    for node in quorum.nodes.values():
+        node.kill()
+    quorum.start()
+    active = quorum.active
+    led_since = quorum.scheduler.now
+    while (answer := active.ask(registration(active.number, incarnation=2)).error_code) != Error.NONE:
+        assert answer == Error.DUPLICATE_BROKER_REGISTRATION
+        quorum.run_for(0.25)
+    assert quorum.scheduler.now - led_since > 8, "the session of the old one takes nine seconds"
+    quorum.check()
+
+
+def test_a_sole_voter_takes_the_broker_of_its_own_node_for_gone_and_no_other() -> None:
+    quorum = Quorum(voters=1)
+    quorum.start()
+    for number in (1, 2):
+        unfenced(quorum.active, number)
+    quorum.active.kill()
+    quorum.start()
+    assert quorum.active.ask(registration(2, incarnation=2)).error_code == Error.DUPLICATE_BROKER_REGISTRATION
+    assert quorum.active.ask(registration(1, incarnation=2)).error_code == Error.NONE
 
 
 def test_a_leader_that_stops_cleanly_hands_over_at_once() -> None:
@@ -342,6 +387,95 @@ def test_requests_of_another_cluster_or_about_something_else_are_refused(request
     mine = asking(request_type, "__cluster_metadata", 0)
     mine.cluster_id = CLUSTER_ID
     assert quorum.send(1, mine).error_code == Error.NONE
+
+
+def update_of(node: QuorumNode, epoch: int, **fields: Any) -> m.UpdateRaftVoterRequest:
+    """A voter's request to be known at another port."""
+    request = m.UpdateRaftVoterRequest
+    given = {
+        "cluster_id": CLUSTER_ID,
+        "current_leader_epoch": epoch,
+        "voter_id": node.number,
+        "voter_directory_id": directory(node.number),
+        "listeners": [request.Listener(name="CONTROLLER", host=node.name, port=19_093)],
+        "kraft_version_feature": request.KRaftVersionFeature(min_supported_version=0, max_supported_version=1),
+        **fields,
+    }
+    return request(**given)
+
+
+_listener = m.UpdateRaftVoterRequest.Listener
+_range = m.UpdateRaftVoterRequest.KRaftVersionFeature
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"cluster_id": "x"}, Error.INCONSISTENT_CLUSTER_ID),
+        ({"voter_id": -1}, Error.INVALID_REQUEST),
+        ({"voter_directory_id": ZERO_UUID}, Error.INVALID_REQUEST),
+        ({"listeners": []}, Error.INVALID_REQUEST),
+        ({"listeners": [_listener(name="PLAINTEXT", host="c1", port=9092)]}, Error.INVALID_REQUEST),
+        (
+            {"listeners": [_listener(name=name, host="c1", port=1) for name in ("CONTROLLER", *map(str, range(1000)))]},
+            Error.INVALID_REQUEST,
+        ),
+        (
+            {"kraft_version_feature": _range(min_supported_version=-1, max_supported_version=1)},
+            Error.INVALID_REQUEST,
+        ),
+        (
+            {"kraft_version_feature": _range(min_supported_version=1, max_supported_version=0)},
+            Error.INVALID_REQUEST,
+        ),
+        ({"current_leader_epoch": 0}, Error.FENCED_LEADER_EPOCH),
+        ({"current_leader_epoch": 1000}, Error.UNKNOWN_LEADER_EPOCH),
+        ({"voter_id": 9}, Error.VOTER_NOT_FOUND),
+        ({"voter_directory_id": directory(9)}, Error.VOTER_NOT_FOUND),
+    ],
+)
+def test_an_update_of_a_voter_that_makes_no_sense_is_refused_and_changes_nothing(
+    fields: dict[str, Any], error: Error
+) -> None:
+    quorum = Quorum(voters=3)
+    quorum.start()
+    active, other = quorum.active, quorum.others()[0]
+    epoch = active.controller.quorum_client.driver.epoch
+    response = quorum.send(active.number, update_of(other, epoch, **fields))
+    leader = response.current_leader
+    assert response.error_code == error
+    assert (leader.leader_id, leader.leader_epoch, leader.host, leader.port) == (
+        active.number,
+        epoch,
+        active.name,
+        active.port,
+    )
+    assert {each.port for node in voters_at(active) for each in node.endpoints} == {9093}
+    assert quorum.send(active.number, update_of(other, epoch)).error_code == Error.NONE
+    quorum.until(lambda: {each.port for node in voters_at(active) for each in node.endpoints} == {9093, 19_093})
+
+
+def voters_at(node: QuorumNode) -> VoterSet:
+    return node.controller.quorum_client.driver.core.voters
+
+
+def test_only_the_leader_updates_a_voter_and_others_say_who_that_is() -> None:
+    quorum = Quorum(voters=3)
+    quorum.start()
+    active, other = quorum.active, quorum.others()[0]
+    epoch = active.controller.quorum_client.driver.epoch
+    response = quorum.send(other.number, update_of(other, epoch))
+    assert response.error_code == Error.NOT_LEADER_OR_FOLLOWER
+    assert (response.current_leader.leader_id, response.current_leader.host) == (active.number, active.name)
+
+
+def test_voters_that_are_not_in_the_log_cannot_be_updated() -> None:
+    quorum = Quorum(voters=3, kraft_version=0)
+    quorum.start()
+    active = quorum.active
+    epoch = active.controller.quorum_client.driver.epoch
+    refused = quorum.send(active.number, update_of(quorum.others()[0], epoch))
+    assert refused.error_code == Error.UNSUPPORTED_VERSION
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -234,7 +234,8 @@ def test_an_unclean_leader_is_elected_on_request_where_there_is_no_other() -> No
     assert cluster.partition("t").leader == 2
     assert elect(cluster, 1, 0, 7) == [(0, Error.ELECTION_NOT_NEEDED), (7, Error.UNKNOWN_TOPIC_OR_PARTITION)]
     assert elect(cluster, 1, 0, topic="u") == [(0, Error.UNKNOWN_TOPIC_OR_PARTITION)]
-    assert cluster.send(Elect(election_type=5)).error_code == Error.INVALID_REQUEST
+    assert cluster.send(Elect(election_type=5, topic_partitions=None)).error_code == Error.INVALID_REQUEST
+    assert cluster.send(Elect(election_type=5, topic_partitions=[])).error_code == Error.NONE
 
 
 def test_leadership_goes_back_to_the_preferred_replica_when_that_is_in_sync_again() -> None:

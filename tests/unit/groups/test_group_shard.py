@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from barnabas.coordination.effects import ProducerId
 from barnabas.groups import group_records, group_shard
 from barnabas.groups.classic.classic_group import ClassicGroupSettings
@@ -15,8 +17,6 @@ from barnabas.protocol.uuids import Uuid
 from tests.unit.groups import requests
 
 if TYPE_CHECKING:
-    import pytest
-
     from barnabas.coordination.effects import Effects, Record
 
 SETTINGS = ShardSettings(
@@ -70,6 +70,17 @@ def test_a_first_join_writes_the_new_group_down() -> None:
     effects = loaded().join(requests.join("g"), requests.client("a", version=3), "us", now_ms=7)
     expected = m.GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=7)
     assert effects.records == [(m.GroupMetadataKey(group="g"), expected)]
+
+
+@pytest.mark.parametrize("session_timeout_ms", [-1, 0, 5_999, 1_800_001])
+@pytest.mark.parametrize("member_id", ["", "nobody"])
+def test_a_session_timeout_outside_the_settings_is_refused_whoever_asks(
+    session_timeout_ms: int, member_id: str
+) -> None:
+    request = requests.join("g", session_timeout_ms=session_timeout_ms)
+    request.member_id = member_id
+    answer = only_answer(loaded().join(request, requests.client("a"), "us", now_ms=0))
+    assert (answer.error_code, answer.member_id) == (Error.INVALID_SESSION_TIMEOUT, member_id)
 
 
 def test_a_join_that_is_refused_makes_no_group() -> None:

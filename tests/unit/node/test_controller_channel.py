@@ -14,6 +14,7 @@ from barnabas.node.controller_channel import SEND_S, ChannelSettings, QuorumChan
 from barnabas.protocol import messages as m
 from barnabas.protocol.envelopes import ForwardedClient
 from barnabas.protocol.errors import Error
+from barnabas.protocol.refusals import CHANGES_MAX
 from tests.unit.controller.quorums import Quorum, QuorumNode, registration
 
 if TYPE_CHECKING:
@@ -61,6 +62,33 @@ def test_every_node_reaches_the_controller_and_sees_the_effect_when_it_has_the_a
         assert 100 + node.number in node.publisher.image.brokers
         assert unregister(node, channel, 100 + node.number).error_code == Error.NONE
         assert unregister(node, channel, 100 + node.number).error_code == Error.BROKER_ID_NOT_REGISTERED
+    quorum.check()
+
+
+def test_the_largest_requests_that_a_broker_forwards_are_decided() -> None:
+    """As many changes as one request may ask for, and as many bytes (`as_a_whole`)."""
+    quorum = Quorum(voters=1, observers=1)
+    quorum.start()
+    observer = quorum.nodes[2]
+    channel = channel_of(observer)
+    request = m.AlterClientQuotasRequest
+    client = ForwardedClient(api_version=1, correlation_id=7, client_id="client", host="10.0.0.1")
+
+    def quotas(count: int, name_bytes: int) -> m.AlterClientQuotasRequest:
+        operations = [request.OpData(key="producer_byte_rate", value=1000.0)]
+        names = (f"{number:0{name_bytes}}" for number in range(count))
+        return request(
+            entries=[
+                request.EntryData(entity=[request.EntityData(entity_type="user", entity_name=name)], ops=operations)
+                for name in names
+            ],
+            validate_only=True,
+        )
+
+    for largest in (quotas(CHANGES_MAX, 10), quotas(275, 30_000)):
+        decided = observer.run(channel.forward(largest, client))
+        assert [entry.error_code for entry in decided.entries] == [Error.NONE] * len(largest.entries)
+        assert decided.entries[-1].entity[0].entity_name == largest.entries[-1].entity[0].entity_name
     quorum.check()
 
 

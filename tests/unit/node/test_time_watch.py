@@ -1,4 +1,4 @@
-"""A node that stood still says so. A clock that was set is named in the log, with how far and in which direction; one
+"""A node that was stalled says so. A clock that was set is named in the log, with how far and in which direction; one
 that is steered is not."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ async def _watch_through(stall_s: float) -> None:
 def test_a_loop_that_stood_still_is_reported_with_the_time(caplog: pytest.LogCaptureFixture) -> None:
     asyncio.run(_watch_through(LATE_S_MAX + LOOK_S + 0.1))
     (line,) = caplog.messages
-    assert line.startswith("node 7 stood still for ")
+    assert line.startswith("node 7 was stalled for ")
 
 
 def test_a_watch_that_is_stopped_says_nothing(caplog: pytest.LogCaptureFixture) -> None:

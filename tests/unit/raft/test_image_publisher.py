@@ -133,7 +133,7 @@ async def test_a_batch_that_changes_nothing_moves_the_offset_but_calls_nobody() 
 async def test_an_image_begins_with_a_snapshot_and_goes_on_with_the_log() -> None:
     loader = ImagePublisher("cluster")
     (kept,) = batch(0, "kept").records
-    loader.restore(Snapshot(SnapshotId(10, 3), 77, 1, (), (kept,)), [batch(10, "later")])
+    loader.restore("/data", Snapshot(SnapshotId(10, 3), 77, 1, (), (kept,)), [batch(10, "later")])
     assert [topic.name for topic in loader.image.topics] == ["kept", "later"]
     assert loader.image.offset == 10
 
@@ -150,7 +150,7 @@ async def test_who_leads_the_quorum_is_in_the_image() -> None:
 async def test_the_level_of_the_quorum_is_the_one_that_the_log_finalized_last() -> None:
     loader = attached()
     assert loader.kraft_version == 0
-    loader.restore(Snapshot(SnapshotId(10, 3), 77, 1, (), ()), [])
+    loader.restore("/data", Snapshot(SnapshotId(10, 3), 77, 1, (), ()), [])
     assert loader.kraft_version == 1
     loader.apply([DecodedBatch(10, 10, 3, 0, True, 100, (m.KRaftVersionRecord(kraft_version=2),))])
     assert loader.kraft_version == 2

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
 
 class ClientConnection(Connection):
-    __slots__ = ("last_commit", "last_fetch")
+    __slots__ = ("last_commit", "last_fetch", "software")
 
     def __init__(self, server: ListenerServer, sock: Socket, peer: tuple[str, int]) -> None:
         super().__init__(server, sock, peer)
         self.last_commit: StandingCommit | None = None
         self.last_fetch: StandingFetch | None = None
+        self.software: tuple[str, str] | None = None
+        """The client's name and version, as it said itself."""
 
     def close(self) -> None:
         super().close()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from barnabas.broker.api.admin.topic_creations import TopicCreations
     from barnabas.broker.api.fetch.fetch_sessions import FetchSessions
     from barnabas.broker.api.fetch.timestamp_search import TimestampSearch
+    from barnabas.broker.api.produce.batch_opener import BatchOpener
     from barnabas.broker.api.produce.produce_lanes import Lanes
     from barnabas.broker.controller_channel import ForwardingChannel
     from barnabas.broker.coordinators.group_coordinator import GroupCoordinator
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from barnabas.broker.coordinators.transaction_verification import TransactionVerification
     from barnabas.broker.flusher import Flusher
     from barnabas.broker.producer_ids import ProducerIds
+    from barnabas.broker.telemetry.client_instances import ClientInstances
+    from barnabas.broker.telemetry.metrics_folder import MetricsFolder
     from barnabas.config.broker_config import BrokerConfig
     from barnabas.metadata.image import MetadataImage
     from barnabas.net.parts import FilePart
@@ -56,6 +59,7 @@ class ProduceEnvironment:
     replicas: ReplicaManager
     lanes: Lanes
     transactions: TransactionVerification
+    opener: BatchOpener
     flusher: Flusher
     purgatory: Purgatory
     settings: CurrentConfig
@@ -119,3 +123,18 @@ class AdminEnvironment:
     channel: ForwardingChannel
     topic_creations: TopicCreations
     answers: MetadataAnswers
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryEnvironment:
+    """For metrics that clients push. There is none where nothing receives them."""
+
+    metadata: CurrentMetadata
+    settings: CurrentConfig
+    instances: ClientInstances
+    receiver: MetricsFolder
+    clock: Clock
+    random: Random
+
+    def now_ms(self) -> int:
+        return int(self.clock.monotonic() * 1000)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.api import ApiKey
 
 HANDLERS = (
+    "admin.alter_log_dirs",
     "admin.client_quotas",
     "admin.cluster_changes",
     "admin.config_resources",
@@ -44,6 +45,7 @@ HANDLERS = (
     "groups.offset_commit",
     "groups.offset_fetch",
     "produce.produce",
+    "telemetry",
     "transactions.describe_producers",
     "transactions.end_txn",
     "transactions.init_producer_id",
@@ -136,10 +138,17 @@ def register_all() -> None:
         import_module(f"{package}.{module}")
 
 
+def served_in(environments: Iterable[type[Any]]) -> dict[int, Route]:
+    """The APIs whose handlers work with one of these environments."""
+    known = frozenset(environments)
+    return {api_key: route for api_key, route in ROUTES.items() if _environments[api_key] in known}
+
+
 def routes_for(environments: Iterable[object]) -> dict[int, Route]:
-    """The routes of a broker's listeners, each with the one of its environments that its handlers work with."""
+    """The routes of a broker's listeners, each with the one of its environments that its handlers work with. What
+    works with others is not served."""
     by_type = {type(environment): environment for environment in environments}
-    return {api_key: route.served_by(by_type[_environments[api_key]]) for api_key, route in ROUTES.items()}
+    return {key: route.served_by(by_type[_environments[key]]) for key, route in served_in(by_type).items()}
 
 
 def _add(environment: type[Any], route: Route) -> None:

@@ -8,7 +8,7 @@ if nothing else is under way.
 
     loading ──▶ serving ──▶ resigned
        ▲  │        │
-       │  └──▶ failed: a record cannot be decoded, now or later, so nobody can be told what the state is
+       │  └──▶ failed: a record cannot be decoded, now or later, so the state is unknown
        └───────────┘  an append failed, and a step cannot be undone: the state is loaded again, as the log has it
 
 When this node loses the partition, or leads it in a new epoch, this object resigns, and requests that still wait for

@@ -7,12 +7,12 @@ partition is led, by the metadata in effect here, decides the way of its marker:
 - By another broker: it goes with the next WriteTxnMarkers request to that broker. There is one request at a time for
   each broker, with everything that has come together meanwhile, and it is answered when all in-sync replicas have what
   was written.
-- By nobody now, or by a broker that cannot be reached: it waits for metadata that says otherwise.
+- By no broker now, or by one that cannot be reached: it waits for metadata that says otherwise.
 - The cluster has no such partition: it needs no marker.
 
 What was refused is tried again a little later, and later each time, or as soon as the metadata of its topic changes. A
-request that got no answer is repeated to whoever leads now; how often a broker that does not answer is tried is decided
-by its peer. So a partition may get the same marker twice, which does no harm.
+request that got no answer is repeated to the current leader; how often a broker that does not answer is tried is
+decided by its peer. So a partition may get the same marker twice, which does no harm.
 
 Memory. All that is kept belongs to orders, of which there is one for each transaction that is being ended. An order
 that is no longer wanted, because its coordinator has lost the partition of its transactional id, is dropped.

@@ -4,7 +4,7 @@ The log is read and decoded in a thread, a buffer at a time. Its records are rep
 between which requests are handled.
 
 A record of an unknown type is skipped with a warning: a downgrade leaves such records behind. A record that cannot be
-decoded fails the load: what it said is unknown, so nobody can be told what the state is.
+decoded fails the load: what it said is unknown, and so is the state.
 """
 
 from __future__ import annotations
@@ -68,11 +68,13 @@ async def replay_log(
 ) -> None:
     """Replays the log up to its current end. Raises OSError, KafkaError or DecodeError if it cannot be read."""
     reader = _Reader(log.name, decode)
-    limit = log.end_position
+    end_offset = log.log_end_offset
     offset = log.log_start_offset
-    while offset < limit.offset:
-        found = log.read(offset, buffer_bytes, limit, whole_first_batch=True)
+    while offset < end_offset:
+        # Where the end lies is looked up each time: meanwhile, the cleaner may have put another segment there.
+        found = log.read(offset, buffer_bytes, log.position_of(end_offset), whole_first_batch=True)
         if found is None:
+            _check_that_nothing_is_left(log, offset, end_offset)
             return
         file = found.file.acquire()  # Idle files are closed, and their descriptors given to others.
         try:
@@ -84,6 +86,12 @@ async def replay_log(
             if number % SLICE_RECORDS == 0:
                 await asyncio.sleep(0)
         offset = chunk.next_offset
+
+
+def _check_that_nothing_is_left(log: PartitionLog, offset: int, end_offset: int) -> None:
+    """Compaction may have removed all between two offsets, but never the last batch of a log: one must follow."""
+    if log.log_end_offset < end_offset or log.segments.find(offset) is None:
+        raise DecodeError(f"{log.name} has no batch at or after offset {offset}, and should go on to {end_offset}")
 
 
 def _replay(shard: CoordinatorShard, logged: LoggedRecord) -> None:

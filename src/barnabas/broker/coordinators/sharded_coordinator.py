@@ -111,6 +111,10 @@ class ShardedCoordinator(ABC, Generic[S]):
                 await breather.pause_if_due()
         return [each for some in await asyncio.gather(*reading) for each in some]
 
+    def served_shards(self) -> list[S]:
+        """The shards that serve requests now, for figures about them."""
+        return [led.shard for led in list(self._led.values()) if led.refusal is None]
+
     def serving(self, partition: int) -> LedShard[S]:
         """A partition that serves requests; KafkaError if this node does not lead it, or has not loaded it yet."""
         led = self._led.get(partition)

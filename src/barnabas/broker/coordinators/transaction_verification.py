@@ -1,12 +1,12 @@
 """Asking a transaction's coordinator whether a partition belongs to the transaction, wherever that coordinator is.
 
 Leaders of partitions ask before they append the first batch of a transaction, so that no batch is left in a transaction
-that its coordinator does not know of. For producers of transactions v1, who add their partitions themselves, the
+that its coordinator does not know of. For producers of transactions v1, which add their partitions themselves, the
 coordinator only verifies; for those of v2 it adds the partitions.
 
 A coordinator on another broker is sent AddPartitionsToTxn. There is one request at a time for each broker, with all
-transactions about which somebody has asked meanwhile. A request names a transaction once: a second question about the
-same one goes with the next request.
+transactions that have been asked about meanwhile. A request names a transaction once: a second question about the same
+one goes with the next request.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.uuids import to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Sequence, Sized
 
     from barnabas.controller.decisions.context import Context, Settings
     from barnabas.controller.decisions.controller_state import ControllerState
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from barnabas.protocol.uuids import Uuid
 
 PRODUCER_ID_BLOCK_SIZE = 1000
+LISTED_MAX = 1000
+"""Listeners, features or directories that a node may register with: everybody goes through these lists from then on,
+again and again."""
 _LAST_PRODUCER_ID = (1 << 63) - 1
 
 
@@ -99,6 +102,8 @@ def register_controller(
             Error.UNSUPPORTED_VERSION,
             "The current MetadataVersion is too old to support controller registrations.",
         )
+    _check_length("listeners", request.listeners)
+    _check_length("features", request.features)
     record = m.RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,
@@ -155,11 +160,19 @@ def _check_registration(state: ControllerState, request: m.BrokerRegistrationReq
             "Another broker is registered with that broker id. If the broker was recently restarted this should "
             "self-resolve once the heartbeat manager expires the broker's session.",
         )
+    _check_length("listeners", request.listeners)
+    _check_length("features", request.features)
+    _check_length("directories", request.log_dirs)
     if request.is_migrating_zk_broker:
         raise KafkaError(Error.BROKER_ID_NOT_REGISTERED, "Controller does not support registering ZK brokers.")
     if versions.supports_directories(state.features.metadata_version):
         _check_directories(state, request)
     _check_features(state, request)
+
+
+def _check_length(what: str, listed: Sized) -> None:
+    if len(listed) > LISTED_MAX:
+        raise KafkaError(Error.INVALID_REGISTRATION, f"{len(listed)} {what} in request, {LISTED_MAX} are allowed")
 
 
 def _is_known_to_be_gone(state: ControllerState, existing: BrokerImage, settings: Settings) -> bool:
@@ -172,10 +185,11 @@ def _check_directories(state: ControllerState, request: m.BrokerRegistrationRequ
         raise KafkaError(Error.INVALID_REGISTRATION, "No directories specified in request")
     if any(is_reserved_directory(directory) for directory in request.log_dirs):
         raise KafkaError(Error.INVALID_REGISTRATION, "Reserved directory ID in request")
-    if len(set(request.log_dirs)) != len(request.log_dirs):
+    wanted = set(request.log_dirs)
+    if len(wanted) != len(request.log_dirs):
         raise KafkaError(Error.INVALID_REGISTRATION, "Duplicate directory ID in request")
     for broker in state.brokers.values():
-        shared = next((d for d in request.log_dirs if d in broker.directories), None)
+        shared = next((d for d in broker.directories if d in wanted), None)
         if shared is not None and broker.id != request.broker_id:
             raise KafkaError(
                 Error.INVALID_REGISTRATION,
@@ -235,7 +249,8 @@ def _may_go(state: ControllerState, broker: BrokerImage, session: Session) -> bo
 def _offline_directories(
     state: ControllerState, request: m.BrokerHeartbeatRequest, broker: BrokerImage, context: Context
 ) -> list[VersionedRecord]:
-    offline = [directory for directory in broker.directories if directory in request.offline_log_dirs]
+    reported = set(request.offline_log_dirs)
+    offline = [directory for directory in broker.directories if directory in reported]
     if not offline or not versions.supports_directories(state.features.metadata_version):
         return []
     partitions = _partitions_in(state, broker.id, set(offline))

@@ -1,7 +1,7 @@
 """What happens to partitions when a broker is fenced, unfenced, shut down or lost.
 
-A broker may hold very many of them: where that happens to a cluster at work, the records come in parts, so that whoever
-takes them can give others their turns. The state must stay as it is until the last part is taken.
+A broker may hold very many of them: where that happens to a cluster at work, the records come in parts, so that the
+caller can let others have their turns in between. The state must stay as it is until the last part is taken.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 The resources of a request are independent of each other; for one resource, either all changes are made or none. The
 older AlterConfigs replaces all settings of a resource, so those it does not name are deleted; the incremental one sets,
-deletes, appends to or subtracts from individual settings.
+deletes, appends to or subtracts from individual settings. As with Kafka, a controller that is asked directly deletes
+what is set to nothing, and does the last thing to a setting that is named twice; brokers let neither pass.
 """
 
 from __future__ import annotations
@@ -28,11 +29,15 @@ if TYPE_CHECKING:
 
     Replacement: TypeAlias = m.AlterConfigsRequest.AlterConfigsResource
     Changes: TypeAlias = m.IncrementalAlterConfigsRequest.AlterConfigsResource
+    Setting: TypeAlias = m.AlterConfigsRequest.AlterableConfig
+    SettingChange: TypeAlias = m.IncrementalAlterConfigsRequest.AlterableConfig
 
 R = TypeVar("R", "Replacement", "Changes")
+C = TypeVar("C", "Setting", "SettingChange")
 T = TypeVar("T")
 
 VALUE_BYTES_MAX = 32_767
+CHANGEABLE = {ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLIENT_METRICS, ResourceType.BROKER}
 
 
 class Change(NamedTuple):
@@ -46,8 +51,7 @@ def incremental_alter_configs(
     state: ControllerState, request: m.IncrementalAlterConfigsRequest, context: Context
 ) -> Decision:
     def change(resource: ConfigResource, given: Changes) -> list[VersionedRecord]:
-        _check_values((c.name, c.value) for c in given.configs if c.config_operation != ConfigOperation.DELETE)
-        changes = [_changed(state, resource, config, context) for config in given.configs]
+        changes = [_changed(state, resource, config, context) for config in _last_of_each_name(given.configs)]
         return _altered(state, resource, changes, [], context)
 
     result = m.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
@@ -58,8 +62,7 @@ def incremental_alter_configs(
 
 def alter_configs(state: ControllerState, request: m.AlterConfigsRequest, context: Context) -> Decision:
     def replace(resource: ConfigResource, given: Replacement) -> list[VersionedRecord]:
-        _check_values((config.name, config.value) for config in given.configs)
-        changes = [Change(config.name, config.value) for config in given.configs]
+        changes = [Change(config.name, config.value) for config in _last_of_each_name(given.configs)]
         kept = {change.name for change in changes}
         dropped = [Change(name, None) for name in state.metadata.configs.of(resource) if name not in kept]
         return _altered(state, resource, changes, dropped, context)
@@ -80,7 +83,7 @@ def _alter_each(
         resource = ConfigResource(given.resource_type, given.resource_name)
         outcome = KafkaError(Error.NONE)
         try:
-            _check_resource(resource, repeated, [config.name for config in given.configs])
+            _check_resource(resource, repeated)
             records += alter(resource, given)
         except KafkaError as error:
             outcome = error
@@ -96,15 +99,23 @@ def _alter_each(
     return results, records
 
 
+def _last_of_each_name(configs: Iterable[C]) -> Iterable[C]:
+    return {config.name: config for config in configs}.values()
+
+
 def _repeated(resources: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
     return {resource for resource, count in Counter(resources).items() if count > 1}
 
 
-def _check_resource(resource: ConfigResource, repeated: set[tuple[int, str]], names: Sequence[str]) -> None:
+def _check_resource(resource: ConfigResource, repeated: set[tuple[int, str]]) -> None:
     if resource in repeated:
         raise KafkaError(Error.INVALID_REQUEST, "Each resource must appear at most once.")
-    if len(set(names)) != len(names):
-        raise KafkaError(Error.INVALID_REQUEST, "Error due to duplicate config keys")
+    if resource.type not in CHANGEABLE:
+        raise KafkaError(Error.INVALID_REQUEST, f"Unknown resource type {resource.type}")
+
+
+def _check_name(resource: ConfigResource) -> None:
+    """Kafka looks at operations before it looks at these names, and at values afterwards."""
     match resource.type:
         case ResourceType.TOPIC:
             if not resource.name:
@@ -119,8 +130,6 @@ def _check_resource(resource: ConfigResource, repeated: set[tuple[int, str]], na
         case ResourceType.BROKER:
             if resource.name:
                 _broker_id(resource.name)
-        case _:
-            raise KafkaError(Error.INVALID_REQUEST, f"Unknown resource type {resource.type}")
 
 
 def _broker_id(name: str) -> int:
@@ -133,16 +142,10 @@ def _broker_id(name: str) -> int:
     return broker_id
 
 
-def _check_values(values: Iterable[tuple[str, str | None]]) -> None:
-    missing = [name for name, value in values if value is None]
-    if missing:
-        raise KafkaError(Error.INVALID_REQUEST, f"Null value not supported for : {', '.join(missing)}")
-
-
 def _changed(
     state: ControllerState,
     resource: ConfigResource,
-    config: m.IncrementalAlterConfigsRequest.AlterableConfig,
+    config: SettingChange,
     context: Context,
 ) -> Change:
     known = state.metadata.configs.of(resource).get(config.name)
@@ -158,8 +161,10 @@ def _changed(
                     Error.INVALID_CONFIG,
                     f"Can't {operation.name} to key {config.name} because its type is not LIST.",
                 )
+            if config.value is None:
+                raise KafkaError(Error.INVALID_REQUEST, f"Null value not supported for : {config.name}")
             text = context.rules.default_text(resource.type, config.name) if known is None else known
-            return Change(config.name, edited_list(text or "", operation, config.value or ""))
+            return Change(config.name, edited_list(text or "", operation, config.value))
         case other:
             raise KafkaError(Error.INVALID_REQUEST, f"Unknown operations type {other}")
 
@@ -191,6 +196,7 @@ def _altered(
                 f"{VALUE_BYTES_MAX} bytes.",
             )
         after[change.name] = change.value
+    _check_name(resource)
     _check_settings(state, resource, after, context)
     _check_existence(state, resource)
     return [_record(resource, change) for change in (*altered, *dropped)]

@@ -1,4 +1,4 @@
-"""Elections that nobody asks for: leadership goes back to preferred replicas (`auto.leader.rebalance.enable`), and
+"""Elections that no request asks for: leadership goes back to preferred replicas (`auto.leader.rebalance.enable`), and
 partitions without a leader get one that may lack records, where their settings allow that."""
 
 from __future__ import annotations

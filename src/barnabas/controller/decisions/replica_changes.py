@@ -85,17 +85,19 @@ def assign_replicas_to_dirs(
 
 
 def elect_leaders(state: ControllerState, request: m.ElectLeadersRequest, context: Context) -> Decision:
+    if request.topic_partitions is not None and not request.topic_partitions:
+        return Decision(m.ElectLeadersResponse())
     if request.election_type not in (PREFERRED, UNCLEAN):
         raise KafkaError(Error.INVALID_REQUEST, f"Unknown election type {request.election_type}")
     election = Election.PREFERRED if request.election_type == PREFERRED else Election.UNCLEAN
     wanted = (
-        {topic.name: _to_be_elected(topic, election) for topic in state.metadata.topics_by_id.values()}
+        [(topic.name, _to_be_elected(topic, election)) for topic in state.metadata.topics_by_id.values()]
         if request.topic_partitions is None
-        else {topic.topic: topic.partitions for topic in request.topic_partitions}
+        else [(topic.topic, topic.partitions) for topic in request.topic_partitions]
     )
     records: list[VersionedRecord] = []
     response = m.ElectLeadersResponse()
-    for name, partition_ids in wanted.items():
+    for name, partition_ids in wanted:
         answer = m.ElectLeadersResponse.ReplicaElectionResult(topic=name)
         response.replica_election_results.append(answer)
         for partition_id in partition_ids:

@@ -1,6 +1,6 @@
 """Large requests, decided as several small ones.
 
-The controller decides on one request at a time, and nobody hears from it meanwhile; a heartbeat must not wait for the
+The controller decides on one request at a time, and answers no other one meanwhile; a heartbeat must not wait for the
 creation of thousands of topics. So a large request is decided slice by slice, with room for others in between. Each
 slice is a batch of its own in the log: the topics of a request are independent of each other, in the answer as in the
 log, and so are resources. What occurs twice in a request, which is an error, stays together.
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 TOPICS_PER_SLICE = 16
 """To create them and describe their settings in the answer is a few milliseconds' work."""
 RESOURCES_PER_SLICE = 32
+"""Or settings of resources, if they are more."""
 ELEMENTS_PER_SLICE = 500
 """For elements that cost a few microseconds each."""
 
@@ -51,15 +52,18 @@ def _records_of_topic(topic: m.CreateTopicsRequest.CreatableTopic) -> int:
     return 1 + len(topic.configs) + max(len(topic.assignments), topic.num_partitions, 1)
 
 
+_of_resources = Slicing(
+    "resources",
+    "responses",
+    lambda each: (each.resource_type, each.resource_name),
+    RESOURCES_PER_SLICE,
+    lambda each: max(len(each.configs), 1),
+)
 _SLICINGS: dict[str, Slicing] = {
     "CreateTopicsRequest": Slicing("topics", "topics", lambda topic: topic.name, TOPICS_PER_SLICE),
     "CreatePartitionsRequest": Slicing("topics", "results", lambda topic: topic.name, RESOURCES_PER_SLICE),
-    "AlterConfigsRequest": Slicing(
-        "resources", "responses", lambda each: (each.resource_type, each.resource_name), RESOURCES_PER_SLICE
-    ),
-    "IncrementalAlterConfigsRequest": Slicing(
-        "resources", "responses", lambda each: (each.resource_type, each.resource_name), RESOURCES_PER_SLICE
-    ),
+    "AlterConfigsRequest": _of_resources,
+    "IncrementalAlterConfigsRequest": _of_resources,
     "ElectLeadersRequest": Slicing(
         "topic_partitions",
         "replica_election_results",

@@ -162,7 +162,7 @@ class ClassicGroup:
     def join(self, request: m.JoinGroupRequest, client: ClientInfo, reply_to: ReplyTo, now_ms: int) -> Effects:
         """Answered when all members have joined, or at once if there is nobody to wait for."""
         effects = Effects()
-        if not self._accepts_session_timeout(request.session_timeout_ms):
+        if not self.settings.accepts_session_timeout(request.session_timeout_ms):
             effects.answer(reply_to, answers.join_refused(Error.INVALID_SESSION_TIMEOUT, request.member_id))
             return effects
         if self.state_timestamp_ms == NO_TIMESTAMP_MS:
@@ -209,9 +209,10 @@ class ClassicGroup:
         if self.state is ClassicGroupState.DEAD:
             response.error_code = Error.COORDINATOR_NOT_AVAILABLE
             return effects
-        count_before = len(self.members)
         response.members = [self._left(identity, effects) for identity in request.members]
-        rebalancing.go_on_with_fewer(self, count_before, now_ms, effects)
+        if any(each.error_code == Error.NONE for each in response.members):
+            # As with Kafka, that includes those who had only been given an id to join with.
+            rebalancing.go_on_without_some(self, now_ms, effects)
         return effects
 
     def keep_alive(self, member_id: str, now_ms: int) -> None:
@@ -290,10 +291,6 @@ class ClassicGroup:
         if request.protocol_name not in (None, self.protocol_name):
             return Error.INCONSISTENT_GROUP_PROTOCOL
         return Error.REBALANCE_IN_PROGRESS if self.state is ClassicGroupState.PREPARING_REBALANCE else Error.NONE
-
-    def _accepts_session_timeout(self, session_timeout_ms: int) -> bool:
-        low, high = self.settings.group_min_session_timeout_ms, self.settings.group_max_session_timeout_ms
-        return low <= session_timeout_ms <= high
 
     # Changes, for the steps here and in `joining` and `rebalancing`.
 

@@ -1,4 +1,4 @@
-"""The members of a classic group, and their table: by id and by instance id, who leads, and which protocols all share.
+"""The members of a classic group, and their table: by id and by instance id, the leader, and which protocols all share.
 
 A rebalance of a thousand members asks after every join whether all have joined and what all support, so both are
 counted as members come, change and go instead of being computed.

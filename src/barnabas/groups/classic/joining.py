@@ -1,4 +1,4 @@
-"""JoinGroup: who may join a classic group, and whether that causes a rebalance.
+"""JoinGroup: which members may join a classic group, and whether that causes a rebalance.
 
 v4 makes a dynamic member get its member id first, so that a lost answer leaves no dead member behind · v5 has static
 members · v9 tells a static leader that returns to skip the assignment

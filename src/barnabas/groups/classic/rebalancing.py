@@ -55,6 +55,9 @@ class ClassicGroupSettings(NamedTuple):
     group_max_size: int = 2_147_483_647
     group_initial_rebalance_delay_ms: int = 3_000
 
+    def accepts_session_timeout(self, session_timeout_ms: int) -> bool:
+        return self.group_min_session_timeout_ms <= session_timeout_ms <= self.group_max_session_timeout_ms
+
 
 def begin_or_complete(group: ClassicGroup, now_ms: int, effects: Effects) -> None:
     """A member has joined or changed: that begins a rebalance, or may complete the one under way."""
@@ -66,9 +69,15 @@ def begin_or_complete(group: ClassicGroup, now_ms: int, effects: Effects) -> Non
 
 def go_on_with_fewer(group: ClassicGroup, count_before: int, now_ms: int, effects: Effects) -> None:
     """Members may have left, or only issued member ids have expired, which concerns just a rebalance under way."""
+    if group.state is ClassicGroupState.PREPARING_REBALANCE or len(group.members) < count_before:
+        go_on_without_some(group, now_ms, effects)
+
+
+def go_on_without_some(group: ClassicGroup, now_ms: int, effects: Effects) -> None:
+    """Somebody has left: that begins a rebalance, or may complete the one under way."""
     if group.state is ClassicGroupState.PREPARING_REBALANCE:
         _complete_if_all_joined(group, now_ms, effects)
-    elif len(group.members) < count_before:
+    elif not group.is_empty:
         prepare(group, now_ms, effects)
 
 

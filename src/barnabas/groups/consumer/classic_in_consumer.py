@@ -53,6 +53,9 @@ def join(
     effects: Effects,
 ) -> None:
     """A member joins, or takes its next step. The group has members already."""
+    if not now.classic.accepts_session_timeout(request.session_timeout_ms):
+        effects.answer(reply_to, answers.join_refused(Error.INVALID_SESSION_TIMEOUT, request.member_id))
+        return
     error = _check_join(group, request, now)
     if error is not Error.NONE:
         effects.answer(reply_to, answers.join_refused(error, NO_MEMBER_ID))
@@ -63,9 +66,6 @@ def join(
 
 
 def _check_join(group: ConsumerGroup, request: m.JoinGroupRequest, now: StepContext) -> Error:
-    low, high = now.classic.group_min_session_timeout_ms, now.classic.group_max_session_timeout_ms
-    if not low <= request.session_timeout_ms <= high:
-        return Error.INVALID_SESSION_TIMEOUT
     if not conversion.may_migrate(now.settings):
         return Error.INCONSISTENT_GROUP_PROTOCOL
     if len(group.members) >= now.settings.max_size and request.member_id not in group.members:

@@ -69,7 +69,9 @@ def _require_text(text: str | None, name: str) -> None:
 
 def _check_join(request: m.ConsumerGroupHeartbeatRequest) -> None:
     if _has_lost_its_epoch(request):
-        message = f"epoch 0 is for joining, which {request.member_id} does not do: it has to give up all and rejoin"
+        message = (
+            f"Member {request.member_id} sent epoch 0 without joining. It must abandon all its partitions and rejoin."
+        )
         raise KafkaError(Error.FENCED_MEMBER_EPOCH, message)
     if request.rebalance_timeout_ms == UNCHANGED_REBALANCE_TIMEOUT:
         raise KafkaError(Error.INVALID_REQUEST, "RebalanceTimeoutMs must be provided in first request.")

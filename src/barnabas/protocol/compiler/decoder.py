@@ -21,8 +21,8 @@ is left before a slice is taken, since slicing would not complain, and counts be
 
 A message that is read in pieces (`protocol/pieces`) needs the parts of a struct one by one: what stands before an
 array, the array's elements, and what stands behind it. These readers are *limited*: they take a third argument, a list
-with the one number `left`, from which they take what they read by `WEIGHTS`, and refuse what would go below zero. So
-nobody can hide millions of elements in a part that is read in one go.
+with the one number `left`, from which they take what they read by `WEIGHTS`, and refuse what would go below zero. So no
+request can hide millions of elements in a part that is read in one go.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """One node of the quorum: its role, its timers, and its answer to every message.
 
 An *epoch* has at most one leader, elected by a majority of the voters, each of which votes once per epoch and only
-for a candidate whose log is at least as up to date as its own. Everybody else fetches from the leader.
+for a candidate whose log is at least as up to date as its own. All other replicas fetch from the leader.
 
     unattached   knows no leader: a voter waits a while and stands, an observer asks around
     prospective  asks whether it would be elected (pre-vote); its epoch stays as it is
     candidate    asks for votes in an epoch of its own
     leader       appends, answers fetches, and resigns when a majority stays away
     follower     fetches from the leader; a voter that hears nothing for too long becomes prospective
-    resigned     has led this epoch and will not again; it tells the others whom it would like to succeed it
+    resigned     has led this epoch and will not again; it tells the others which voters should succeed it
 
 A quorum of one elects itself in its first tick, and its high watermark is what it has flushed. A node that is no voter
 (an observer) is only ever unattached or a follower.

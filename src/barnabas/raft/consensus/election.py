@@ -1,4 +1,4 @@
-"""The counting of votes in one election, or of pre-votes before one; and who waits for how long before the next."""
+"""The counting of votes in one election, or of pre-votes before one; and how long a voter waits before the next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a replica that does not lead asks for next: records, or a part of a snapshot; and whom it asks.
+"""What a replica that does not lead asks for next: records, or a part of a snapshot; and which node it asks.
 
 One request is under way at a time, and the next one leaves only when everything that came with the last is durable:
 the offset in a fetch is what the leader counts towards the high watermark.

@@ -1,4 +1,4 @@
-"""What a leader knows of everybody else: how far their logs go, when they last fetched, and what follows from that.
+"""What a leader knows of the other replicas: how far their logs go, when they last fetched, and what follows from that.
 
 The high watermark is the highest offset up to which a majority of the voters have durable logs, once it has reached
 the leader's own epoch: records of earlier epochs are committed only together with one of this epoch.

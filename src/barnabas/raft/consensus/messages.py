@@ -1,8 +1,8 @@
 """The values that go into a `RaftCore` and come out of it.
 
-Requests come in from other nodes, and each is answered by `Ready.reply`. Requests go out in `Ready.messages`; whoever
-sends them steps the response, or `RequestFailed` if there is none, exactly once. The requests and responses are those
-of Kafka's protocol, without what only the wire needs.
+Requests come in from other nodes, and each is answered by `Ready.reply`. Requests go out in `Ready.messages`; the
+driver that sends them steps the response, or `RequestFailed` if there is none, exactly once. The requests and responses
+are those of Kafka's protocol, without what only the wire needs.
 
 End offsets are exclusive: they are the offset of the next record.
 """

@@ -1,8 +1,8 @@
 """What one node of the quorum knows and has promised, and the steps from one role into another.
 
 A message changes this state and leaves behind, in `draft`, what the driver has to do: that becomes the `Ready`. The
-rules are in `standing`, `leading` and `following`. What all of them need is here, above all who leads: any message may
-say so.
+rules are in `standing`, `leading` and `following`. What all of them need is here, above all which node leads: any
+message may say so.
 """
 
 from __future__ import annotations

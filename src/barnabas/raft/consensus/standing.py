@@ -1,8 +1,8 @@
 """How a voter comes to stand for election, and how it votes.
 
 An election begins with a pre-vote: the epoch stays as it is until a majority says that it would vote for this node, so
-that a node that cannot win disturbs nobody. The leader of the new epoch tells everybody (BeginQuorumEpoch), and one
-that goes tells whom it would like to succeed it (EndQuorumEpoch).
+that a node that cannot win does not disturb the others. The leader of the new epoch tells all voters
+(BeginQuorumEpoch), and one that resigns tells them which should succeed it (EndQuorumEpoch).
 """
 
 from __future__ import annotations

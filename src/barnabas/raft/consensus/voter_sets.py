@@ -1,4 +1,4 @@
-"""Who votes: the voters that the log names (kraft.version 1), or those that the configuration names (kraft.version 0).
+"""The voters: those that the log names (kraft.version 1), or those that the configuration names (kraft.version 0).
 
 With kraft.version 1 the newest VotersRecord counts from the moment that it is appended, committed or not, and a log
 that is truncated goes back to the one before.

@@ -4,8 +4,8 @@ Vote (v1 directory ids, v2 pre-votes) · BeginQuorumEpoch (v1 directory ids and 
 candidates with directory ids) · Fetch of the metadata log (v12 divergence and snapshots, v13 topic ids, v17 directory
 ids, v18 the reader's high watermark) · FetchSnapshot · DescribeQuorum (v1 times, v2 nodes) · UpdateRaftVoter
 
-A request of another cluster gets INCONSISTENT_CLUSTER_ID, one for another partition INVALID_REQUEST. Whoever does not
-lead answers with what it knows of the leader, and where that is.
+A request of another cluster gets INCONSISTENT_CLUSTER_ID, one for another partition INVALID_REQUEST. A node that does
+not lead answers with what it knows of the leader and its address.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 E = TypeVar("E")
 
+ENDPOINTS_MAX = 1000
+"""Of a leader or a voter: answers name them again and again."""
 FETCH_BYTES_MAX = 8 * 1024 * 1024
 FETCH_WAIT_MS_MAX = 60_000
 
@@ -212,6 +214,7 @@ async def update_raft_voter(
             request.voter_id >= 0
             and request.voter_directory_id != ZERO_UUID
             and any(endpoint.name == quorum.listener_name for endpoint in endpoints)
+            and len(endpoints) <= ENDPOINTS_MAX
             and 0 <= feature.min_supported_version <= feature.max_supported_version
         )
         voter = Voter(request.voter_id, request.voter_directory_id)
@@ -237,7 +240,9 @@ def describe(quorum: QuorumClient, request: m.DescribeQuorumRequest) -> m.Descri
                 topic_name=topic.topic_name,
                 partitions=[
                     response.PartitionData(
-                        partition_index=each.partition_index, error_code=Error.UNKNOWN_TOPIC_OR_PARTITION
+                        partition_index=each.partition_index,
+                        error_code=Error.UNKNOWN_TOPIC_OR_PARTITION,
+                        error_message="This server does not host this topic-partition.",
                     )
                     for each in topic.partitions
                 ],

@@ -19,6 +19,7 @@ from barnabas.broker.api.environments import (
 )
 from barnabas.broker.api.fetch.fetch_sessions import FetchSessions
 from barnabas.broker.api.fetch.timestamp_search import TimestampSearch
+from barnabas.broker.api.registry import ROUTES
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.config.broker_config import BrokerConfig
 from barnabas.metadata.image import (
@@ -99,7 +100,8 @@ class BrokerStandIn:
         self.channel = ScriptedChannel(answer)
         self.producer_ids = ProducerIds(NODE_ID, self.channel, lambda: self.image)
         self.topic_creations = TopicCreations(self.channel, self)
-        self.versions = ApiVersionsAnswers(self, cast("ImagePublisher", SimpleNamespace(kraft_version=1)))
+        self.publisher = SimpleNamespace(kraft_version=1, image=image)
+        self.versions = ApiVersionsAnswers(self, cast("ImagePublisher", self.publisher), ROUTES)
         self.fetch = FetchEnvironment(
             replicas=hosted,
             sessions=FetchSessions(0, purgatory, SystemRandom()),
@@ -131,6 +133,9 @@ class BrokerStandIn:
             topic_creations=self.topic_creations,
             answers=MetadataAnswers(),
         )
+
+    def offset_in_effect(self, newest: int) -> int:
+        return newest
 
 
 def a_broker(

@@ -73,7 +73,7 @@ def test_the_answer_is_encoded_once_for_an_image() -> None:
         request = m.ApiVersionsRequest(client_software_name="a", client_software_version="1")
         first = api_versions(broker.versions, request, caller(3))
         assert api_versions(broker.versions, request, caller(3)) is first
-        broker.image = an_image(offset=80)
+        broker.image = broker.publisher.image = an_image(offset=80)
         assert api_versions(broker.versions, request, caller(3)) != first
 
     asyncio.run(ask_thrice())

@@ -11,14 +11,21 @@ import pytest
 
 from barnabas.broker.coordinators import led_shard, shard_loading
 from barnabas.groups import group_records
+from barnabas.ports import SystemDisk
 from barnabas.protocol import messages as m
 from barnabas.protocol.batch import build_batch
 from barnabas.protocol.control_records import ControlRecordType, encode_end_transaction
-from barnabas.protocol.errors import Error, KafkaError
+from barnabas.protocol.errors import DecodeError, Error, KafkaError
 from barnabas.protocol.record import Record as LogRecord
+from barnabas.testing.clock import ManualClock
 from tests.unit.broker.coordinators.group_household import TOPIC, Household, household, until
+from tests.unit.log.cleaning.cleanings import COMPACTED, clean, contents, put, roll
+from tests.unit.log.logs import create
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.log.partition_log import PartitionLog
     from barnabas.replication.hosted import HostedPartition
 
 PRODUCER_ID = 7
@@ -206,3 +213,81 @@ async def is_answered(house: Household, group_id: str, error: Error) -> bool:
     except KafkaError as refused:
         return refused.error is error
     return error is Error.NONE
+
+
+class Replayed:
+    """A shard that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.keys: list[bytes] = []
+
+    def replay(self, record: Any, _producer_id: int) -> None:
+        self.keys.append(record)
+
+
+async def replayed(log: PartitionLog, meanwhile: Callable[[], None]) -> list[bytes]:
+    """The keys of a log; something is done after its first chunk was read."""
+    has_happened = False
+
+    async def read(function: Any, *arguments: Any) -> Any:
+        nonlocal has_happened
+        chunk = function(*arguments)
+        if not has_happened:
+            has_happened = True
+            meanwhile()
+        return chunk
+
+    def decode(key: Any, _value: Any) -> Any:
+        return bytes(key)
+
+    shard: Any = Replayed()
+    await shard_loading.replay_log(log, shard, decode, buffer_bytes=300, disk=SystemDisk(), run_in_thread=read)
+    return shard.keys  # type: ignore[no-any-return]
+
+
+def test_a_log_that_is_compacted_while_it_is_read_is_read_to_its_end(tmp_path: Path) -> None:
+    """Even if the segment in which it ended when the reading began has been cleaned since, and has become longer: the
+    delete horizon of a record without a value takes a few bytes."""
+    log = create(tmp_path, ManualClock(1_700_000_000_000), COMPACTED)
+    for number in range(50):
+        put(log, (b"%d" % number, None))
+
+    def compact() -> None:
+        roll(log)
+        clean(log)
+        put(log, (b"later", b"1"))
+
+    keys = asyncio.run(replayed(log, compact))
+    assert keys[:50] == [b"%d" % number for number in range(50)]
+
+
+def test_what_is_compacted_away_up_to_the_end_is_not_missed(tmp_path: Path) -> None:
+    log = create(tmp_path, ManualClock(1_700_000_000_000), COMPACTED)
+    put(log, (b"first", b"x" * 300))
+    put(log, (b"again", b"1"))
+
+    def compact() -> None:
+        put(log, (b"again", b"2"))
+        roll(log)
+        clean(log)
+        assert [offset for offset, _, _ in contents(log)] == [0, 2]
+
+    assert asyncio.run(replayed(log, compact)) == [b"first"]
+
+
+@pytest.mark.parametrize("what", ["the last batch", "the end of the log"])
+def test_a_log_that_ends_too_early_is_not_taken_for_loaded(tmp_path: Path, what: str) -> None:
+    log = create(tmp_path, ManualClock(1_700_000_000_000), COMPACTED)
+    put(log, (b"first", b"x" * 300))
+    size = log.segments.active.size
+    put(log, (b"last", b"1"))
+
+    def lose() -> None:
+        if what == "the last batch":
+            roll(log)
+            log.segments.all[0].size = size
+        else:
+            log.truncate_to(1)
+
+    with pytest.raises(DecodeError, match="has no batch at or after offset 1, and should go on to 2"):
+        asyncio.run(replayed(log, lose))

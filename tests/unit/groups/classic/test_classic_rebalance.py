@@ -247,11 +247,16 @@ class TestLeaving:
         assert driver.leave((given, None)) == [Error.NONE]
         assert [call.response.generation_id for call in calls] == [2, 2]
 
-    def test_a_stable_group_is_not_disturbed_by_it(self, driver: Driver) -> None:
+    def test_a_stable_group_rebalances_for_it_as_with_kafka(self, driver: Driver) -> None:
         driver.stable(1)
         given = driver.join().response.member_id
         assert driver.leave((given, None)) == [Error.NONE]
-        assert driver.group.state is ClassicGroupState.STABLE
+        assert driver.group.state is ClassicGroupState.PREPARING_REBALANCE
+
+    def test_an_empty_group_does_not(self, driver: Driver) -> None:
+        given = driver.join().response.member_id
+        assert driver.leave((given, None)) == [Error.NONE]
+        assert driver.group.state is ClassicGroupState.EMPTY
 
     def test_who_waits_is_answered_when_it_is_removed(self, driver: Driver) -> None:
         leader, follower = driver.stable(2)

@@ -34,7 +34,7 @@ async def describe_quorum(
     ApiKey.ELECT_LEADERS,
     AdminEnvironment,
     versions=(0, 2),
-    cuts=[Cut(("topic_partitions",), ("replica_election_results",))],
+    cuts=[Cut(("topic_partitions", "partitions"), ("replica_election_results", "partition_result"))],
     large_handler=DECIDED_AS_A_WHOLE,
 )
 async def elect_leaders(

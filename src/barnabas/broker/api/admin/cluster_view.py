@@ -25,21 +25,6 @@ if TYPE_CHECKING:
 
 NO_CONTROLLER = -1
 
-OPERATIONS_NOT_ASKED_FOR = -(1 << 31)
-"""What an answer says of permitted operations when the request did not ask for them."""
-
-_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = (1 << bit for bit in range(3, 9))
-_CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = (1 << bit for bit in range(9, 13))
-
-TOPIC_OPERATIONS = _READ | _WRITE | _CREATE | _DELETE | _ALTER | _DESCRIBE | _DESCRIBE_CONFIGS | _ALTER_CONFIGS
-"""Without an authorizer, everybody may do everything that can be done with a topic."""
-
-GROUP_OPERATIONS = _READ | _DELETE | _DESCRIBE | _DESCRIBE_CONFIGS | _ALTER_CONFIGS
-
-CLUSTER_OPERATIONS = (
-    _CREATE | _ALTER | _DESCRIBE | _CLUSTER_ACTION | _DESCRIBE_CONFIGS | _ALTER_CONFIGS | _IDEMPOTENT_WRITE
-)
-
 
 class Node(NamedTuple):
     """Where a broker can be reached on the client's own listener."""

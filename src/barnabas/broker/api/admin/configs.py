@@ -1,8 +1,8 @@
 """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: settings of topics, brokers and groups.
 
-What is described comes from this node's own image and configuration. Changes go to the controller, except that a
-broker checks first what only it can know: whether a change of broker settings is meant for it, and whether it could
-apply it. The levels of its loggers concern nobody else.
+What is described comes from this node's own image and configuration. Changes go to the controller, except that a broker
+checks first what only it can know: whether a change of broker settings is meant for it, and whether it could apply it.
+The levels of its loggers concern no other node.
 
 DescribeConfigs: see `config/describe_configs`
 AlterConfigs replaces all settings of a resource: v2 is flexible
@@ -90,8 +90,9 @@ async def alter_configs(
     def forwarded(accepted: list[Replacement]) -> m.AlterConfigsRequest:
         return m.AlterConfigsRequest(resources=accepted, validate_only=request.validate_only)
 
-    altered = await alter(environment, caller, request.resources, refuse_replacing, forwarded, lambda _: False)
-    return m.AlterConfigsResponse(responses=results(m.AlterConfigsResponse.AlterConfigsResourceResponse, altered))
+    kind = m.AlterConfigsResponse.AlterConfigsResourceResponse
+    responses = await alter(environment, caller, request.resources, refuse_replacing, forwarded, lambda _: False, kind)
+    return m.AlterConfigsResponse(responses=responses)
 
 
 @handles(
@@ -116,10 +117,9 @@ async def incremental_alter_configs(
             set_levels({each.name: level_of(each) for each in accepted.configs})
         return True
 
-    altered = await alter(environment, caller, request.resources, refuse_changing, forwarded, settled_here)
-    return m.IncrementalAlterConfigsResponse(
-        responses=results(m.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse, altered)
-    )
+    kind = m.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+    responses = await alter(environment, caller, request.resources, refuse_changing, forwarded, settled_here, kind)
+    return m.IncrementalAlterConfigsResponse(responses=responses)
 
 
 async def alter(
@@ -129,10 +129,14 @@ async def alter(
     refuse: Callable[[AdminEnvironment, R], None],
     forwarded: Callable[[list[R]], AlterRequest],
     settled_here: Callable[[R], bool],
-) -> list[tuple[R, KafkaError]]:
-    """Each resource with its outcome: refused here, `settled_here`, or decided by the controller."""
-    refused = refuse_duplicates(resources)
+    kind: Callable[..., T],
+) -> list[T]:
+    """The outcome of each resource: it is refused here, `settled_here`, or decided by the controller. There may be very
+    many, so others get their turn between them."""
     breather = Breather()
+    refused = await refuse_duplicates(resources, breather)
+    decided: dict[ConfigResource, KafkaError] = {}
+    accepted: list[R] = []
     for number, resource in enumerate(resources):
         await breather.pause_if_due()
         if number not in refused:
@@ -140,57 +144,53 @@ async def alter(
                 refuse(environment, resource)
             except KafkaError as error:
                 refused[number] = error
-    decided: dict[ConfigResource, KafkaError] = {}
-    accepted: list[R] = []
-    for number, resource in enumerate(resources):
-        if number in refused:
-            continue
+                continue
+            accepted.append(resource)
+    to_forward: list[R] = []
+    for resource in accepted:
+        await breather.pause_if_due()
         if settled_here(resource):
             decided[key_of(resource)] = KafkaError(Error.NONE)
         else:
-            accepted.append(resource)
-    if accepted:
-        decided |= await decide(environment, forwarded(accepted), caller)
-    return [
-        (resource, refused.get(number) or decided.get(key_of(resource)) or KafkaError(Error.UNKNOWN_SERVER_ERROR))
-        for number, resource in enumerate(resources)
-    ]
-
-
-def results(kind: Callable[..., T], altered: Iterable[tuple[HasResource, KafkaError]]) -> list[T]:
-    return [
-        kind(
-            error_code=outcome.error,
-            error_message=outcome.message or None,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
+            to_forward.append(resource)
+    if to_forward:
+        response = await forward(environment, forwarded(to_forward), caller)
+        for result in response.responses:
+            await breather.pause_if_due()
+            decided[key_of(result)] = KafkaError(Error(result.error_code), result.error_message or "")
+    responses: list[T] = []
+    for number, resource in enumerate(resources):
+        await breather.pause_if_due()
+        outcome = refused.get(number) or decided.get(key_of(resource)) or KafkaError(Error.UNKNOWN_SERVER_ERROR)
+        responses.append(
+            kind(
+                error_code=outcome.error,
+                error_message=outcome.message or None,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
         )
-        for resource, outcome in altered
-    ]
-
-
-async def decide(
-    environment: AdminEnvironment, request: AlterRequest, caller: Caller
-) -> dict[ConfigResource, KafkaError]:
-    response: m.AlterConfigsResponse | m.IncrementalAlterConfigsResponse = await forward(environment, request, caller)
-    return {
-        key_of(result): KafkaError(Error(result.error_code), result.error_message or "")
-        for result in response.responses
-    }
+    return responses
 
 
 def key_of(resource: HasResource) -> ConfigResource:
     return ConfigResource(resource.resource_type, resource.resource_name)
 
 
-def refuse_duplicates(resources: Sequence[HasResource]) -> dict[int, KafkaError]:
+async def refuse_duplicates(resources: Sequence[HasResource], breather: Breather) -> dict[int, KafkaError]:
     """The resources that occur more than once, by their position in the request."""
-    times = Counter(map(key_of, resources))
-    return {
-        number: KafkaError(Error.INVALID_REQUEST, "Each resource must appear at most once.")
-        for number, resource in enumerate(resources)
-        if times[key_of(resource)] > 1
-    }
+    times: Counter[ConfigResource] = Counter()
+    for resource in resources:
+        await breather.pause_if_due()
+        times[key_of(resource)] += 1
+    if len(times) == len(resources):
+        return {}
+    refused: dict[int, KafkaError] = {}
+    for number, resource in enumerate(resources):
+        await breather.pause_if_due()
+        if times[key_of(resource)] > 1:
+            refused[number] = KafkaError(Error.INVALID_REQUEST, "Each resource must appear at most once.")
+    return refused
 
 
 def refuse_replacing(environment: AdminEnvironment, resource: Replacement) -> None:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.api.admin.cluster_view import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED_FOR, ClusterView, Node
+from barnabas.broker.api.admin.cluster_view import ClusterView, Node
 from barnabas.broker.api.environments import AdminEnvironment
 from barnabas.broker.api.registry import handles
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
+from barnabas.protocol.authorized_operations import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED_FOR
 from barnabas.protocol.errors import Error
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Metadata: the brokers of the cluster, by the caller's own listener, and the partitions of topics.
 
-A topic that does not exist is answered with UNKNOWN_TOPIC_OR_PARTITION, even while it is being created because somebody
-asked for it: clients retry.
+A topic that does not exist is answered with UNKNOWN_TOPIC_OR_PARTITION, even while the request itself has caused its
+creation: clients retry.
 
 v1 asks for all topics with null, and for none with an empty list · v4 may forbid creating topics · v5 lists offline
 replicas · v7 gives leader epochs · v8 asks for permitted operations, the cluster's up to v10 · v9 is flexible ·
@@ -10,9 +10,8 @@ v10 answers topic ids · v12 asks by topic id · v13 has an error for the whole 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from barnabas.broker.api.admin.cluster_view import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED_FOR, TOPIC_OPERATIONS
 from barnabas.broker.api.admin.metadata_answer import AnswerForm
 from barnabas.broker.api.admin.topic_creations import IN_FLIGHT_MAX
 from barnabas.broker.api.environments import AdminEnvironment
@@ -21,6 +20,7 @@ from barnabas.metadata import topic_names
 from barnabas.net.large_requests import NAME_BYTES, Cut
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
+from barnabas.protocol.authorized_operations import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED_FOR, TOPIC_OPERATIONS
 from barnabas.protocol.errors import Error
 from barnabas.protocol.uuids import ZERO_UUID
 
@@ -47,15 +47,14 @@ async def metadata_of_many(
 ) -> Any:
     """The same as `metadata`, in pieces: all from one image, and each topic once."""
     version, image = caller.api_version, environment.metadata.image
-    is_accepted, names_ids = True, False
+    named = HOW_NOTHING_IS_NAMED
 
     def look(piece: m.MetadataRequest) -> None:
-        nonlocal is_accepted, names_ids
-        is_accepted = is_accepted and is_well_formed(piece, version)
-        names_ids = names_ids or any(topic.topic_id != ZERO_UUID for topic in piece.topics or ())
+        nonlocal named
+        named = how_topics_are_named(piece, named)
 
     await request.check(look)
-    if not is_accepted:
+    if not named.is_accepted(version):
         async for piece in request.pieces():
             await request.add(refuse(piece, version).topics)
         return refuse(request.root, version)
@@ -67,7 +66,7 @@ async def metadata_of_many(
             await request.add_encoded([await encoder.all_topics(image)], len(image.topics))
             break
         before = len(seen)
-        find = find_by_id if names_ids else find_by_name
+        find = find_by_id if named.any_has_id else find_by_name
         found, refused = find(environment, image, piece, seen)
         await request.charge((len(seen) - before) * NAME_BYTES)
         await request.add_encoded([await encoder.topics(image, found)], len(found))
@@ -89,7 +88,8 @@ async def metadata_of_many(
 async def metadata(
     environment: AdminEnvironment, request: m.MetadataRequest, caller: Caller
 ) -> m.MetadataResponse | list[bytes]:
-    if not is_well_formed(request, caller.api_version):
+    named = how_topics_are_named(request, HOW_NOTHING_IS_NAMED)
+    if not named.is_accepted(caller.api_version):
         return refuse(request, caller.api_version)
     image = environment.metadata.image
     encoder = environment.answers.encoder(form_of(request, caller))
@@ -97,8 +97,7 @@ async def metadata(
     if asks_for_all(request, caller.api_version):
         encoded, count = await encoder.all_topics(image), len(image.topics)
     else:
-        names_ids = any(topic.topic_id != ZERO_UUID for topic in request.topics or ())
-        find = find_by_id if names_ids else find_by_name
+        find = find_by_id if named.any_has_id else find_by_name
         found, refused = find(environment, image, request, set())
         encoded, count = await encoder.topics(image, found), len(found) + len(refused)
     return encoder.answer_parts(
@@ -118,12 +117,29 @@ def asks_for_all(request: m.MetadataRequest, version: int) -> bool:
     return request.topics is None or (version < FIRST_VERSION_WITH_NO_TOPICS and not request.topics)
 
 
-def is_well_formed(request: m.MetadataRequest, version: int) -> bool:
-    """Whether every topic is named in a way that the version allows: with a name, from v12 on with a name or an id."""
+class Named(NamedTuple):
+    """How a request names its topics."""
+
+    all_have_names: bool
+    any_has_id: bool
+
+    def is_accepted(self, version: int) -> bool:
+        """With a name each, or from v12 on by id: then those without an id are not asked for."""
+        if version < FIRST_VERSION_WITH_TOPIC_IDS:
+            return self.all_have_names and not self.any_has_id
+        return self.all_have_names or self.any_has_id
+
+
+HOW_NOTHING_IS_NAMED = Named(all_have_names=True, any_has_id=False)
+
+
+def how_topics_are_named(request: m.MetadataRequest, before: Named) -> Named:
+    """`before` is how those of the pieces before were."""
     topics = request.topics or ()
-    if version < FIRST_VERSION_WITH_TOPIC_IDS:
-        return all(topic.name is not None and topic.topic_id == ZERO_UUID for topic in topics)
-    return all(topic.name is not None or topic.topic_id != ZERO_UUID for topic in topics)
+    return Named(
+        before.all_have_names and all(topic.name is not None for topic in topics),
+        before.any_has_id or any(topic.topic_id != ZERO_UUID for topic in topics),
+    )
 
 
 def refuse(request: m.MetadataRequest, version: int) -> m.MetadataResponse:

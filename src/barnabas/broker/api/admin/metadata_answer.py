@@ -19,10 +19,11 @@ from collections import OrderedDict
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.broker.api.admin.cluster_view import OPERATIONS_NOT_ASKED_FOR, TOPIC_OPERATIONS, ClusterView
+from barnabas.broker.api.admin.cluster_view import ClusterView
 from barnabas.metadata.topic_names import INTERNAL_TOPICS
 from barnabas.protocol import codec
 from barnabas.protocol import messages as m
+from barnabas.protocol.authorized_operations import OPERATIONS_NOT_ASKED_FOR, TOPIC_OPERATIONS
 from barnabas.protocol.errors import Error
 from barnabas.protocol.varint import write_uvarint
 

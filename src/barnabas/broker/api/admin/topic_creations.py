@@ -1,4 +1,4 @@
-"""Topics that are created because somebody asked for them (`auto.create.topics.enable`).
+"""Topics that are created because a client asked for them (`auto.create.topics.enable`).
 
 The controller is asked in the background; the client is told that the topic is unknown, and retries. A topic that is
 being created is not requested twice, however many clients ask for it in the meantime.

@@ -14,13 +14,14 @@ from heapq import merge
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from barnabas.broker.api.admin.cluster_view import TOPIC_OPERATIONS, ClusterView
+from barnabas.broker.api.admin.cluster_view import ClusterView
 from barnabas.broker.api.environments import AdminEnvironment
 from barnabas.broker.api.registry import handles
 from barnabas.metadata import topic_names
 from barnabas.net.large_requests import NAME_BYTES, Cut
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
+from barnabas.protocol.authorized_operations import TOPIC_OPERATIONS
 from barnabas.protocol.errors import Error
 
 if TYPE_CHECKING:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from barnabas.log.segments.open_files import FileRange
     from barnabas.net.parts import Part
     from barnabas.protocol.errors import Error
+    from barnabas.replication.hosted import HostedPartition
 
 FIRST_VERSION_WITH_LOG_START = 5
 FIRST_VERSION_WITH_SESSIONS = 7
@@ -61,6 +62,7 @@ class PartitionRead:
         "last_stable_offset",
         "log_start_offset",
         "records",
+        "served_from",
     )
 
     is_notice = False
@@ -80,6 +82,8 @@ class PartitionRead:
         self.is_behind = False
         """Whether there are records after the reader's position, even if none were read."""
         self.is_cold = False
+        self.served_from: HostedPartition | None = None
+        """Where bytes for consumers are counted. Followers are not counted."""
 
 
 class Notice(PartitionRead):
@@ -245,6 +249,12 @@ def encode_failure(version: int, correlation_id: int, request: m.FetchRequest, e
     return frame_reply(correlation_id, header_tags, codec.encode(response, version))
 
 
+def _add_records(writer: PartsWriter, read: PartitionRead, records: FileRange) -> None:
+    if read.served_from is not None:
+        read.served_from.bytes_out += records.length
+    writer.add_records(records, is_cold=read.is_cold)
+
+
 def _write_classic(writer: PartsWriter, version: int, partitions: Sequence[PartitionRead]) -> None:
     for read in partitions:
         writer.head += _fixed_head(version, read)
@@ -260,7 +270,7 @@ def _write_classic(writer: PartsWriter, version: int, partitions: Sequence[Parti
             writer.head += b"\0\0\0\0"
         else:
             writer.head += _I32.pack(read.records.length)
-            writer.add_records(read.records, is_cold=read.is_cold)
+            _add_records(writer, read, read.records)
 
 
 def _write_flexible(writer: PartsWriter, version: int, partitions: Sequence[PartitionRead]) -> None:
@@ -277,7 +287,7 @@ def _write_flexible(writer: PartsWriter, version: int, partitions: Sequence[Part
             writer.head.append(1)
         else:
             write_uvarint(writer.head, read.records.length + 1)
-            writer.add_records(read.records, is_cold=read.is_cold)
+            _add_records(writer, read, read.records)
         if not read.is_notice:
             writer.head.append(0)
         elif read.diverging is not None:

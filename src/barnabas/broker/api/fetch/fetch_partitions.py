@@ -12,7 +12,7 @@ from barnabas.broker.api.fetch.fetch_answer import (
 )
 from barnabas.log.segments.segment_list import UNRESOLVED, LogPosition
 from barnabas.protocol.errors import Error, KafkaError
-from barnabas.replication.partition import BrokerId
+from barnabas.replication.partition import NO_EPOCH, BrokerId
 from barnabas.replication.throttle import is_marked
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class FetchEntry:
         self.session: FetchSession | None = None
         self.offset = asked.fetch_offset
         self.max_bytes = asked.partition_max_bytes
-        self.leader_epoch = asked.current_leader_epoch
+        self.leader_epoch = max(asked.current_leader_epoch, NO_EPOCH)  # anything below 0 asks for no check
         self.last_fetched_epoch = asked.last_fetched_epoch
 
     @property
@@ -236,7 +236,6 @@ def read_partition(entry: FetchEntry, is_committed: bool, max_bytes: int, is_fir
     ):
         refusal = check_place(hosted, entry)
         if refusal is not None:
-            refusal.aborted = None if refusal.error else read.aborted
             return refusal
     readable = read.last_stable_offset if is_committed else end.offset
     read.is_behind = entry.offset < readable
@@ -249,6 +248,7 @@ def read_partition(entry: FetchEntry, is_committed: bool, max_bytes: int, is_fir
             read.records = log.read(entry.offset, max_bytes, end, whole_first_batch=is_first)
             if read.records is not None:
                 read.is_cold = log.is_cold(read.records)
+                read.served_from = hosted
                 if is_committed:
                     read.aborted = log.aborted_in(read.records, entry.offset)
         except KafkaError as failed:

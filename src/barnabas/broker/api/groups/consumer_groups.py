@@ -12,7 +12,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker.api.admin.cluster_view import GROUP_OPERATIONS
 from barnabas.broker.api.environments import GroupEnvironment
 from barnabas.broker.api.groups.group_admin import by_partition
 from barnabas.broker.api.groups.group_steps import step_in_group
@@ -23,6 +22,7 @@ from barnabas.net.large_requests import SHORT_BYTES_MAX, Cut
 from barnabas.net.pending import answered
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
+from barnabas.protocol.authorized_operations import GROUP_OPERATIONS
 from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.uuids import to_text
 

@@ -12,6 +12,7 @@ v1 asks for transactional ids · v3 is flexible · v4 asks for many keys at once
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,11 +23,15 @@ from barnabas.net.large_requests import SHORT_BYTES_MAX, Cut
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error
+from barnabas.protocol.uuids import from_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from barnabas.net.dispatch import Caller
+
+_NUMBER = re.compile("[+-]?[0-9]{1,10}")
+_INT32 = range(-(1 << 31), 1 << 31)
 
 FIRST_VERSION_WITH_MANY_KEYS = 4
 FIRST_VERSION_WITH_SHARE_KEYS = 6
@@ -36,7 +41,8 @@ _MESSAGES: Mapping[Error, str] = {
     Error.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
     Error.INVALID_REQUEST: "There are no coordinators for keys of this type, or not in this version of the request.",
 }
-"""The error message of answers before v4, which is there even if there is no error."""
+"""The error message of answers before v4, which is there even if there is no error. Later answers have the last one
+only."""
 
 
 class KeyType(IntEnum):
@@ -85,7 +91,12 @@ def find_coordinator(
 
 def as_coordinator(key: str, found: Found) -> m.FindCoordinatorResponse.Coordinator:
     return m.FindCoordinatorResponse.Coordinator(
-        key=key, error_code=found.error, node_id=found.node_id, host=found.host, port=found.port
+        key=key,
+        error_code=found.error,
+        error_message=_MESSAGES[found.error] if found.error is Error.INVALID_REQUEST else "",
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
     )
 
 
@@ -114,6 +125,10 @@ def find_leader(environment: GroupEnvironment, topic_name: str, key: str, listen
 
 
 def is_share_key(key: str) -> bool:
-    """A share partition is named `group:topic id:partition`."""
-    parts = key.split(":")
-    return len(parts) == 3 and all(parts) and parts[2].isascii() and parts[2].isdigit()
+    """A share partition is named `group:topic id:partition`, where colons may be in the group's name, too."""
+    *group, topic_id, partition = ["", "", *key.rstrip(":").split(":")]
+    try:
+        from_text(topic_id.removesuffix("=="))
+    except ValueError:
+        return False
+    return bool(":".join(group).strip(": ")) and _NUMBER.fullmatch(partition) is not None and int(partition) in _INT32

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from barnabas.broker.api.admin.cluster_view import GROUP_OPERATIONS
 from barnabas.broker.api.environments import GroupEnvironment
 from barnabas.broker.api.registry import handles
 from barnabas.groups.classic.rebalancing import ClassicGroupState
@@ -22,6 +21,7 @@ from barnabas.groups.group_views import CLASSIC, CONSUMER
 from barnabas.net.large_requests import NAME_BYTES, SHORT_BYTES_MAX, Cut
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
+from barnabas.protocol.authorized_operations import GROUP_OPERATIONS
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
@@ -196,9 +196,10 @@ async def streams_group_describe(
 async def refuse_all(
     groups: GroupCoordinator, group_ids: Iterable[str], kind: str, described: Callable[..., NewerDescription]
 ) -> list[NewerDescription]:
-    """Admin clients try this first, and fall back to describing a classic group after these answers."""
+    """Admin clients try this first, and fall back to describing a classic group after these answers. Empty names, of
+    which no coordinator is asked, come first, as with Kafka."""
     answers = []
-    for group_id in group_ids:
+    for group_id in sorted(group_ids, key=bool):
         error, message = await refusal(groups, group_id, kind)
         answers.append(described(group_id=group_id, error_code=error, error_message=message))
     return answers

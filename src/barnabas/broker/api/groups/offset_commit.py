@@ -1,4 +1,4 @@
-"""OffsetCommit: how far a group has read, as reported by one of its members or by somebody else.
+"""OffsetCommit: how far a group has read, as reported by one of its members or by another client.
 
 Offsets of topics and partitions that do not exist are refused here; how the group answers the others is in
 `groups/group_shard`. A commit of the same partitions as before is recognised by its bytes (`standing_commits`).
@@ -155,9 +155,9 @@ A = TypeVar("A", bound=TopicAnswer)
 
 
 def merge_answers(first: list[A], second: list[A], topic_of: Callable[[A], Hashable]) -> list[A]:
-    """One entry for each topic, in the order in which they first occur."""
-    by_topic = {topic_of(answer): answer for answer in first}
-    for answer in second:
+    """One entry for each topic, in the order in which they first occur. A request may name a topic more than once."""
+    by_topic: dict[Hashable, A] = {}
+    for answer in (*first, *second):
         before = by_topic.setdefault(topic_of(answer), answer)
         if before is not answer:
             before.partitions = [*before.partitions, *answer.partitions]

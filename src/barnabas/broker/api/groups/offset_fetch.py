@@ -11,11 +11,12 @@ member that asks · v10 names topics by id
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from barnabas.broker.api.environments import GroupEnvironment
 from barnabas.broker.api.groups.group_steps import step_in_group
-from barnabas.broker.api.groups.offset_commit import has_partition
+from barnabas.broker.api.groups.offset_commit import has_partition, merge_answers
 from barnabas.broker.api.registry import handles
 from barnabas.net.large_requests import Cut
 from barnabas.protocol import messages as m
@@ -116,6 +117,8 @@ async def fetch_group(
         )
     except KafkaError as failed:
         return refuse_fetch(asked, failed.error, version)
+    if answer.error_code:
+        return answer
     if version >= FETCH_BY_ID and asked.topics is None:
         answer.topics = topics_with_id(environment.metadata.image.topics, answer.topics)
     answer.topics = [*answer.topics, *unknown]
@@ -195,7 +198,7 @@ async def offset_delete(
         m.OffsetDeleteResponse,
     )
     if response.error_code == Error.NONE:
-        response.topics = merge_deletion_answers(refused, response.topics)
+        response.topics = merge_answers(refused, response.topics, attrgetter("name"))
     return response
 
 
@@ -226,12 +229,3 @@ def refuse_deletion(topic: str, partitions: list[int]) -> DeleteTopicAnswer:
             for index in partitions
         ],
     )
-
-
-def merge_deletion_answers(first: list[DeleteTopicAnswer], second: list[DeleteTopicAnswer]) -> list[DeleteTopicAnswer]:
-    by_topic = {topic.name: topic for topic in first}
-    for topic in second:
-        before = by_topic.setdefault(topic.name, topic)
-        if before is not topic:
-            before.partitions = [*before.partitions, *topic.partitions]
-    return list(by_topic.values())

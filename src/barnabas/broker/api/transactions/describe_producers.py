@@ -1,4 +1,4 @@
-"""DescribeProducers: who has written to a partition, and whose transaction is open there."""
+"""DescribeProducers: which producers have written to a partition, and which of them have a transaction open there."""
 
 from __future__ import annotations
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.api.admin.cluster_view import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED_FOR
 from barnabas.broker.api.admin.describe_cluster import describe_cluster
 from barnabas.protocol import codec
 from barnabas.protocol import messages as m
+from barnabas.protocol.authorized_operations import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED_FOR
 from barnabas.protocol.errors import Error
 from tests.unit.broker.api.stand_ins import CLUSTER_ID, NODE_ID, a_broker, a_registration, an_image, caller
 

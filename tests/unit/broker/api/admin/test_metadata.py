@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.broker.api.admin.cluster_view import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED_FOR, TOPIC_OPERATIONS
 from barnabas.broker.api.admin.metadata import metadata
 from barnabas.broker.api.admin.topic_creations import IN_FLIGHT_MAX
 from barnabas.protocol import codec
 from barnabas.protocol import messages as m
+from barnabas.protocol.authorized_operations import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED_FOR, TOPIC_OPERATIONS
 from barnabas.protocol.errors import Error
 from barnabas.protocol.uuids import Uuid
 from tests.unit.broker.api.stand_ins import (

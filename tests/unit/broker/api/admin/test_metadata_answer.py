@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.broker.api.admin.cluster_view import (
-    CLUSTER_OPERATIONS,
-    OPERATIONS_NOT_ASKED_FOR,
-    TOPIC_OPERATIONS,
-    ClusterView,
-)
+from barnabas.broker.api.admin.cluster_view import ClusterView
 from barnabas.broker.api.admin.metadata_answer import (
     FORMS_MAX,
     STALE_FRAGMENTS_MAX,
@@ -25,6 +20,7 @@ from barnabas.broker.api.admin.metadata_answer import (
 )
 from barnabas.protocol import codec
 from barnabas.protocol import messages as m
+from barnabas.protocol.authorized_operations import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED_FOR, TOPIC_OPERATIONS
 from tests.unit.broker.api.stand_ins import CLUSTER_ID, NODE_ID, a_registration, a_topic, an_image
 
 if TYPE_CHECKING:

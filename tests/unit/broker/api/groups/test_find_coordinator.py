@@ -143,7 +143,14 @@ def test_a_group_whose_coordinator_cannot_be_reached_has_none_for_now(image: Met
         (5, 2, SHARE_KEY, Error.INVALID_REQUEST),
         (6, 2, SHARE_KEY, Error.COORDINATOR_NOT_AVAILABLE),
         (6, 2, "no share partition", Error.INVALID_REQUEST),
-        (6, 2, "group:topic:x", Error.INVALID_REQUEST),
+        (6, 2, f"with:colons:{SHARE_KEY}", Error.COORDINATOR_NOT_AVAILABLE),
+        (6, 2, SHARE_KEY.replace(":0", ":-1"), Error.COORDINATOR_NOT_AVAILABLE),
+        (6, 2, SHARE_KEY.replace(":0", ":x"), Error.INVALID_REQUEST),
+        (6, 2, SHARE_KEY.replace(":0", ":9999999999"), Error.INVALID_REQUEST),
+        (6, 2, SHARE_KEY.replace("group", " "), Error.INVALID_REQUEST),
+        (6, 2, SHARE_KEY.replace("group:", ""), Error.INVALID_REQUEST),
+        (6, 2, "group:no id:0", Error.INVALID_REQUEST),
+        (6, 2, "", Error.INVALID_REQUEST),
     ],
 )
 def test_keys_of_other_kinds_have_no_coordinator(version: int, key_type: int, key: str, error: Error) -> None:

@@ -17,7 +17,7 @@ from tests.unit.broker.coordinators.group_household import TOPIC, Household, hou
 from tests.wire.requests import error_codes
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
     from barnabas.broker.api.environments import GroupEnvironment
@@ -204,6 +204,24 @@ def test_the_empty_group_id_is_refused(tmp_path: Path, handler: Handler, request
         assert await errors_in(handler(house.for_group_handlers, request_, caller(version)), version) == {
             Error.INVALID_GROUP_ID
         }
+
+    run(tmp_path, scenario)
+
+
+def test_empty_names_come_first_where_groups_of_other_kinds_are_described(tmp_path: Path) -> None:
+    names, in_order = ["", GROUP, ""], ["", "", GROUP]
+    consumers, shares = m.ConsumerGroupDescribeRequest(group_ids=names), m.ShareGroupDescribeRequest(group_ids=names)
+    streams = m.StreamsGroupDescribeRequest(group_ids=names)
+
+    async def scenario(house: Household) -> None:
+        handlers = house.for_group_handlers
+        described: Sequence[Any]
+        described = (await consumer_groups.consumer_group_describe(handlers, consumers, caller(1))).groups
+        assert [each.group_id for each in described] == in_order
+        described = (await group_admin.share_group_describe(handlers, shares, caller(1))).groups
+        assert [each.group_id for each in described] == in_order
+        described = (await group_admin.streams_group_describe(handlers, streams, caller(0))).groups
+        assert [each.group_id for each in described] == in_order
 
     run(tmp_path, scenario)
 
