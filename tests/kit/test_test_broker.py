@@ -85,11 +85,9 @@ def test_it_says_where_it_is_and_has_the_topics_and_settings_that_it_was_told() 
         assert broker.ready["pid"] == broker.process.pid
         assert write(broker.bootstrap, "on-first-use") is None
         topics = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=10).topics
-        assert {name: len(topic.partitions) for name, topic in topics.items()} == {
-            "orders": 3,
-            "greetings": 1,
-            "on-first-use": 5,
-        }
+        # A client of another test may look for a broker that is gone, and find this one where it listened.
+        told = {"orders": 3, "greetings": 1, "on-first-use": 5}
+        assert {name: len(topics[name].partitions) for name in told} == told
 
 
 def test_it_is_told_to_fail_and_to_be_well_again_line_by_line() -> None:
