@@ -31,6 +31,7 @@ COMMANDS = {
     "topic": Command("barnabas.cli.topic_command", "list, create, describe, alter and delete topics"),
     "produce": Command("barnabas.cli.produce_command", "send lines of text to a topic"),
     "consume": Command("barnabas.cli.consume_command", "print the records of a topic"),
+    "kafka": Command("barnabas.cli.kafka.kafka_command", "run any of Kafka's own command-line tools"),
     "test-broker": Command("barnabas.cli.test_kit.test_broker_command", "run a broker for tests in any language"),
     "simulate": Command("barnabas.cli.simulate_command", "check simulated clusters for violated guarantees"),
     "demo": Command("barnabas.cli.demo_command", "start a node and move a million records through it"),

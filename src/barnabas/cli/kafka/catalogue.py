@@ -1,0 +1,42 @@
+"""The tools that Kafka has, under the names of its scripts."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class KafkaTool(NamedTuple):
+    """A tool, and what one types it for."""
+
+    module: str
+    """Below `barnabas.cli.kafka`; it has `run(words) -> exit code`."""
+    summary: str
+
+
+TOOLS: Final[dict[str, KafkaTool]] = {}
+"""Each in a module of its own."""
+
+ABSENT: Final[dict[str, str]] = {
+    "kafka-acls": "access control lists",
+    "kafka-delegation-tokens": "delegation tokens",
+    "kafka-share-groups": "share groups",
+    "kafka-console-share-consumer": "share groups",
+    "kafka-share-consumer-perf-test": "share groups",
+    "kafka-verifiable-share-consumer": "share groups",
+    "kafka-streams-groups": "streams groups",
+    "kafka-streams-application-reset": "Kafka Streams applications",
+    "connect-distributed": "Kafka Connect",
+    "connect-mirror-maker": "mirroring between clusters",
+    "connect-plugin-path": "Kafka Connect",
+    "connect-standalone": "Kafka Connect",
+}
+"""Tools of Kafka's that there is no tool for here yet, by what they are about."""
+
+SCRIPT_SUFFIX: Final = ".sh"
+
+
+def canonical_name(name: str) -> str:
+    """The name in the catalogue: without `.sh`, and with `kafka-` where people leave that out."""
+    name = name.removesuffix(SCRIPT_SUFFIX)
+    known = TOOLS.keys() | ABSENT.keys()
+    return f"kafka-{name}" if name not in known and f"kafka-{name}" in known else name
