@@ -53,10 +53,9 @@ def test_a_mistyped_command_is_answered_with_the_nearest(
 
 def test_a_word_like_no_command_is_answered_with_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["xyzzy"]) == 2
-    assert (
-        "known: start, format, random-uuid, cluster, topic, produce, consume, test-broker, simulate, demo, version"
-        in capsys.readouterr().err
-    )
+    printed = capsys.readouterr().err
+    assert "known: start, " in printed
+    assert all(name in printed for name in cli.COMMANDS)
 
 
 @pytest.mark.parametrize(
