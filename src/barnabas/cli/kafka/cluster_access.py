@@ -20,14 +20,14 @@ LOCAL_NODE: Final = "localhost:9092"
 
 
 def read_properties_file(path: str) -> dict[str, str]:
-    """The properties in a file; ToolError with what Java says of a file that cannot be read."""
+    """The properties in a file; ToolError with what Java says of a file that cannot be read: its name."""
     try:
         with open(path, encoding="iso-8859-1") as file:
             return parse_properties(file.read())
     except FileNotFoundError:
-        raise ToolError(f"{path} (No such file or directory)") from None
+        raise ToolError(path, hint="there is no such file") from None
     except OSError as error:
-        raise ToolError(f"{path} ({error.strerror})") from None
+        raise ToolError(path, hint=f"it cannot be read: {error.strerror}") from None
     except PropertiesError as error:
         raise ToolError(f"{path}: {error}") from None
 

@@ -18,12 +18,16 @@ KAFKA_VERSION: Final = "4.3.1"
 class ToolError(Exception):
     """The tool cannot do what it was asked to do. The message is what Kafka's tool says, without trace or usage."""
 
-    def __init__(self, message: str, exit_code: int = EXIT_FAILED, *, is_error_output: bool = True) -> None:
+    def __init__(
+        self, message: str, exit_code: int = EXIT_FAILED, *, is_error_output: bool = True, hint: str = ""
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.exit_code = exit_code
         self.is_error_output = is_error_output
         """Whether it is printed on stderr; Kafka's tools print some of their failures on stdout."""
+        self.hint = hint
+        """What to do about it, where Kafka's words do not say; printed on stderr, after them."""
 
 
 class ToolUsageError(ToolError):
@@ -36,8 +40,10 @@ def ending(name: str, tool: Callable[[list[str]], int], words: Sequence[str]) ->
         return tool(list(words))
     except ToolError as failure:
         sys.stdout.flush()
-        print(failure.message, file=sys.stderr if failure.is_error_output else sys.stdout)
-        if isinstance(failure, ToolUsageError):
+        print(failure.message, file=sys.stderr if failure.is_error_output else sys.stdout, flush=True)
+        if failure.hint:
+            print(f"({failure.hint})", file=sys.stderr)
+        elif isinstance(failure, ToolUsageError):
             print(f"(`{name} --help` explains the options)", file=sys.stderr)
         return failure.exit_code
 
