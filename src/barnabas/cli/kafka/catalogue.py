@@ -13,7 +13,9 @@ class KafkaTool(NamedTuple):
     summary: str
 
 
-TOOLS: Final[dict[str, KafkaTool]] = {}
+TOOLS: Final[dict[str, KafkaTool]] = {
+    "kafka-topics": KafkaTool("topics.topics_tool", "create, alter, delete, list and describe topics"),
+}
 """Each in a module of its own."""
 
 ABSENT: Final[dict[str, str]] = {

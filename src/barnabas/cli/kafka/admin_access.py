@@ -1,0 +1,78 @@
+"""The cluster as Kafka's administrative tools see it, and their words for one that does not answer."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from typing import TYPE_CHECKING, Final
+
+from barnabas.cli.kafka.cluster_access import cluster_at, is_unreachable, read_properties_file
+from barnabas.cli.kafka.java_exceptions import exception_name
+from barnabas.cli.kafka.tool import ToolError
+from barnabas.protocol.error_messages import message_of
+from barnabas.protocol.errors import Error, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from barnabas.client.client_settings import ClientSettings
+    from barnabas.client.cluster import Cluster
+
+NO_CLIENT: Final = "Failed to create new KafkaAdminClient"
+
+
+class AskError(ToolError):
+    """The cluster refuses, or does not answer."""
+
+    def __init__(self, error: Error, message: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.error = error
+
+    @property
+    def with_name(self) -> str:
+        """What it says, as Java prints an exception."""
+        return f"{exception_name(self.error)}: {self.message}"
+
+
+def properties_at(path: str | None) -> dict[str, str]:
+    """The properties of `--command-config`, if that was given."""
+    return {} if path is None else read_properties_file(path)
+
+
+@contextlib.contextmanager
+def admin_at(
+    bootstrap: str, properties: Mapping[str, str] | None = None, *, at_controllers: bool = False
+) -> Iterator[Cluster]:
+    """A cluster for the time of the block; ToolError for one that is nowhere."""
+    with contextlib.ExitStack() as stack:
+        try:
+            cluster = stack.enter_context(cluster_at(bootstrap, properties, at_controllers=at_controllers))
+            _check_names(cluster.settings)
+        except ToolError as failure:
+            raise ToolError(NO_CLIENT, hint=failure.message) from None
+        yield cluster
+
+
+@contextlib.contextmanager
+def asking(call: str) -> Iterator[None]:
+    """Turn what goes wrong with a question into what Kafka's admin client says; it has a name for each question."""
+    try:
+        yield
+    except KafkaError as failure:
+        if is_unreachable(failure):
+            raise AskError(
+                Error.REQUEST_TIMED_OUT, f"Timed out waiting for a node assignment. Call: {call}", failure.message
+            ) from None
+        raise AskError(failure.error, failure.message or message_of(failure.error)) from None
+
+
+def _check_names(settings: ClientSettings) -> None:
+    """Fail at once where no bootstrap server has a name that leads anywhere: that will not pass by waiting."""
+    for server in settings.bootstrap_servers:
+        try:
+            socket.getaddrinfo(server.host, server.port)
+        except OSError:
+            continue
+        return
+    names = ", ".join(server.host for server in settings.bootstrap_servers)
+    raise ToolError(f"No resolvable bootstrap urls given in bootstrap.servers: {names}")

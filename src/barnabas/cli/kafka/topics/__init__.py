@@ -1,0 +1,1 @@
+"""Topics, their partitions and their records: `kafka-topics`, `kafka-get-offsets`, `kafka-delete-records`."""
