@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,13 +33,16 @@ class ForkServerError(Exception):
 
 
 class ForkedProcess:
-    """A command that was forked: what `subprocess.Popen` is for one that was not."""
+    """A command that was forked: what `subprocess.Popen` is for one that was not. Several threads may wait for it."""
 
     def __init__(self, server: ForkServer, pid: int, exits: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
         self._server = server
         self._exits = exits
+        self._reading = threading.Lock()
+        # Not when the exit code has been read: another thread may be about to look, and the number then means any file.
+        weakref.finalize(self, os.close, exits)
 
     def poll(self) -> int | None:
         """The exit code, if there is one already."""
@@ -62,10 +66,10 @@ class ForkedProcess:
         if self.returncode is not None:
             return
         readable, _, _ = select.select([self._exits], [], [], timeout)
-        if readable:
-            code = os.read(self._exits, _ANSWER_BYTES_MAX)
-            os.close(self._exits)
-            self.returncode = int(code) if code else -signal.SIGKILL  # it was killed together with its server
+        with self._reading:
+            if readable and self.returncode is None:
+                code = os.read(self._exits, _ANSWER_BYTES_MAX)
+                self.returncode = int(code) if code else -signal.SIGKILL  # it was killed together with its server
 
 
 class ForkServer:
@@ -96,12 +100,13 @@ class ForkServer:
         exits, end_of_child = os.pipe()
         try:
             fds = [log, end_of_child] + ([channel.fileno()] if channel is not None else [])
-            return ForkedProcess(self, self._ask({"run": list(words)}, fds)["pid"], exits)
+            pid = self._ask({"run": list(words)}, fds)["pid"]
         except BaseException:
             os.close(exits)
             raise
         finally:
             os.close(end_of_child)
+        return ForkedProcess(self, pid, exits)
 
     def send_signal(self, pid: int, number: int) -> None:
         self._ask({"signal": int(number), "pid": pid})
