@@ -52,7 +52,7 @@ lint: setup
 
 # A table with a run that failed does not cost the others. `python -m bench publish --newest` then shows all of them.
 bench: java
-	@failed=; for table in "" clusters pipelines kit; do $(BIN)/python -m bench $$table || failed=yes; done; test -z "$$failed"
+	@failed=; for table in "" upkeep clusters pipelines kit; do $(BIN)/python -m bench $$table || failed=yes; done; test -z "$$failed"
 
 bench-full: setup
 	@$(BIN)/python -m bench --full

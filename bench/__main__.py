@@ -1,5 +1,6 @@
 """`python -m bench`: the table. `python -m bench clusters`: that of three nodes beside three of Kafka's.
 
+`python -m bench upkeep`: compaction, recompression, ten thousand partitions and five thousand connections.
 `python -m bench pipelines`: that of source and sink on Spark.
 `python -m bench kit`: how soon the brokers of the test kit are ready.
 `python -m bench profile CASE`: where the broker spends its time in one case.
@@ -15,6 +16,7 @@ from rich.console import Console
 
 from bench import cases, family, kit, profiling
 from bench.clusters import cases as cluster_cases
+from bench.upkeep import cases as upkeep_cases
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +29,8 @@ def main(arguments: Sequence[str]) -> int:
             return profiling.main(arguments[1:], console)
         case ["clusters"]:
             return family.main(cluster_cases.CLUSTERS, arguments[1:], console)
+        case ["upkeep"]:
+            return family.main(upkeep_cases.UPKEEP, arguments[1:], console)
         case ["pipelines"]:
             from bench.pipelines import table  # here, as it needs Spark
 

@@ -46,6 +46,9 @@ class Plan:
     idle_seconds: float = 2.0
     members: int = 1_000
     groups: int = 10_000
+    compacted_bytes: int = 2048 * MEBIBYTE
+    node_partitions: int = 10_000
+    connections: int = 5_000
     cluster_partitions: int = 3_000
     cluster_idle_seconds: float = 10.0
 
@@ -58,6 +61,9 @@ QUICK = Plan(
     idle_seconds=0.5,
     members=40,
     groups=200,
+    compacted_bytes=300 * MEBIBYTE,
+    node_partitions=100,
+    connections=50,
     cluster_partitions=30,
     cluster_idle_seconds=2.0,
 )

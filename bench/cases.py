@@ -122,7 +122,7 @@ def _produce_case(factors: Factors) -> SteadyCase[Node]:
     def run(context: Context, node: Node) -> Figures:
         with _topic_for(node, factors.partitions) as topic:
             before = topic.record_count()
-            figures = _produce(node, topic.name, factors, context.plan.seconds, NO_LIMIT)
+            figures = produce(node, topic.name, factors, context.plan.seconds, NO_LIMIT)
             _expect_records(topic, before + figures["records_total"])
         return figures
 
@@ -141,7 +141,7 @@ def _consume_case(factors: Factors) -> SteadyCase[Node]:
     def run(context: Context, node: Node) -> Figures:
         records_max = context.plan.consume_bytes // factors.record_bytes
         with fresh_topic(node.bootstrap, factors.partitions) as topic:
-            filled = _produce(node, topic.name, factors, LOAD_SECONDS_MAX, records_max)
+            filled = produce(node, topic.name, factors, LOAD_SECONDS_MAX, records_max)
             # Pages on their way to the disk would slow the reading of them.
             os.sync()
             load = ConsumeLoad(
@@ -263,7 +263,7 @@ def _lifecycle(plan: Plan, node: Node) -> Figures:
 
     factors = dataclasses.replace(BASE, record_bytes=1024)
     topic = Topic.create(node.bootstrap, factors.partitions)
-    loaded = _produce(node, topic.name, factors, LOAD_SECONDS_MAX, plan.restart_bytes // factors.record_bytes)
+    loaded = produce(node, topic.name, factors, LOAD_SECONDS_MAX, plan.restart_bytes // factors.record_bytes)
     figures["loaded_bytes"] = procfs.resident_bytes(node.pid)
     _expect_records(topic, loaded["records_total"])
 
@@ -293,7 +293,7 @@ def _lifecycle_case(plan: Plan) -> LifecycleCase[Node]:
     return LifecycleCase("lifecycle", rows, _lifecycle)
 
 
-def _produce(node: Node, topic: str, factors: Factors, seconds: float, records_max: int) -> Figures:
+def produce(node: Node, topic: str, factors: Factors, seconds: float, records_max: int) -> Figures:
     return run_load(
         "produce",
         ProduceLoad(
@@ -324,6 +324,6 @@ BROKERS = Family(
     full_cases=full_cases,
     plan=Plan(),
     rounds=5,
-    file_suffix="",
+    table="brokers",
     cpu_note=CPU_NOTE,
 )

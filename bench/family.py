@@ -40,8 +40,8 @@ class Family(Generic[N]):
     full_cases: Callable[[Plan], list[Case[N]]]
     plan: Plan
     rounds: int
-    file_suffix: str
-    """Of the files of a run, which otherwise are called by when it ended."""
+    table: str
+    """What its table is called, where it is kept and published."""
     cpu_note: str
 
 
@@ -96,7 +96,7 @@ def _report(family: Family[N], selected: Sequence[Case[N]], found: Results, plan
         return
     rounds = max(len(by_round) for sides in found.samples.values() for by_round in sides.values())
     about = report.About(
-        name=f"{report.stamp()}{family.file_suffix}",
+        table=family.table,
         title=f"{' beside '.join(found.sides)}: medians of {rounds} interleaved {'round' if rounds == 1 else 'rounds'}",
         machine=results.machine(),
         plan=dataclasses.asdict(plan),

@@ -1,5 +1,7 @@
 """`python -m bench publish [FILE …]`: the figures of the documentation, from files of finished runs.
 
+`--newest` takes the last run of each table instead of naming files.
+
 A file from `bench/results/` replaces the published run of its kind in `bench/published/`. Then everything that shows
 figures is made again from what is published: the tables of docs/performance.md, the five lines in the README, and the
 pictures of both. Without a file, only the second step is done.
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from bench import drawing, report, stored
 from bench.drawing import Panel
+from bench.family import RESULTS
 from bench.stored import PUBLISHED, StoredRun, StoredRunError
 
 if TYPE_CHECKING:
@@ -27,12 +30,13 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 README, PAGE = Path("README.md"), Path("docs/performance.md")
 PICTURE, SUMMARY_PICTURE = Path("docs/performance.svg"), Path("docs/performance-summary.svg")
 
-KINDS: Final = {
-    ("Barnabas", "Kafka"): "brokers",
-    ("3 × Barnabas", "3 × Kafka"): "clusters",
-    ("Barnabas", "Spark's connector"): "pipelines",
+SIDES: Final = {
+    "brokers": ("Barnabas", "Kafka"),
+    "upkeep": ("Barnabas", "Kafka"),
+    "clusters": ("3 × Barnabas", "3 × Kafka"),
+    "pipelines": ("Barnabas", "Spark's connector"),
 }
-"""Runs by the sides that they compare; others are not for publication."""
+"""What each table compares; runs that compare something else are not for publication."""
 
 TITLES: Final = {
     "brokers": "The broker beside Apache Kafka",
@@ -77,8 +81,10 @@ FIGURES: Final = {
 def main(arguments: Sequence[str], console: Console) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench publish", description=__doc__)
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="from bench/results/, ending in .json")
+    parser.add_argument("--newest", action="store_true", help="the last run of each table in bench/results/, too")
+    chosen = parser.parse_args(arguments)
     try:
-        for file in parser.parse_args(arguments).files:
+        for file in [*chosen.files, *(newest_runs(RESULTS) if chosen.newest else ())]:
             adopt(stored.load(file), file)
         show(published(), ROOT)
     except StoredRunError as error:
@@ -89,10 +95,12 @@ def main(arguments: Sequence[str], console: Console) -> int:
 
 def adopt(run: StoredRun, file: Path) -> None:
     """Publishes a run, without its samples."""
-    if run.sides not in KINDS:
-        pairs = "; ".join(" beside ".join(sides) for sides in KINDS)
-        raise StoredRunError(f"{file} has {' beside '.join(run.sides)}, and only these are published: {pairs}")
-    target = PUBLISHED / f"{KINDS[run.sides]}.json"
+    if run.sides != SIDES.get(run.table):
+        pairs = "; ".join(f"{table}: {' beside '.join(sides)}" for table, sides in SIDES.items())
+        raise StoredRunError(
+            f"{file} is of {run.table}: {' beside '.join(run.sides)}, and only these are published: {pairs}"
+        )
+    target = PUBLISHED / f"{run.table}.json"
     known = stored.load(target).lines if target.exists() else ()
     if lost := {line.label for line in known} - {line.label for line in run.lines}:
         raise StoredRunError(
@@ -100,6 +108,12 @@ def adopt(run: StoredRun, file: Path) -> None:
             f"or first remove them from {target}"
         )
     stored.save(run, target)
+
+
+def newest_runs(folder: Path) -> list[Path]:
+    """The last run of each table; the names of files begin with when a run ended."""
+    found = (max(folder.glob(f"[0-9]*-{table}.json"), default=None) for table in SIDES)
+    return [file for file in found if file is not None]
 
 
 def published() -> dict[str, StoredRun]:

@@ -33,16 +33,17 @@ RATIO_NOTE = "Ratios are of medians over rounds, {first} over {second}; in paren
 class About:
     """What was run, where, and how much of it."""
 
-    name: str
+    table: str
+    """What the table is called, where it is kept and published."""
     title: str
     machine: Mapping[str, str]
     plan: Mapping[str, object]
     cpu_note: str = CPU_NOTE
 
 
-def stamp() -> str:
-    """A name for the files of a run: when it ended."""
-    return f"{datetime.now().astimezone():%Y%m%d-%H%M%S}"
+def file_name(about: About) -> str:
+    """What the files of a run are called, whose endings differ: when it ended, and of which table it is."""
+    return f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-{about.table}"
 
 
 def show(console: Console, folder: Path, cases: Sequence[Tabled], results: Results, about: About) -> None:
@@ -52,7 +53,7 @@ def show(console: Console, folder: Path, cases: Sequence[Tabled], results: Resul
     Console(width=max(console.width, TABLE_WIDTH_MIN)).print(shown)
     console.print(summary(lines), style="bold")
     today = f"{datetime.now().astimezone():%Y-%m-%d}"
-    run = StoredRun(about.title, today, about.machine, results.sides, notes, tuple(lines))
+    run = StoredRun(about.table, about.title, today, about.machine, results.sides, notes, tuple(lines))
     data, text, picture = save(folder, cases, results, about, run)
     console.print(f"samples: {data}\ntable:   {text}", soft_wrap=True)
     if picture is not None:
@@ -90,7 +91,8 @@ def save(
 ) -> tuple[Path, Path, Path | None]:
     """Writes table, picture and every sample, so that a later reader can ask what this table does not show."""
     folder.mkdir(parents=True, exist_ok=True)
-    data, text, picture = (folder / f"{about.name}.{kind}" for kind in ("json", "md", "svg"))
+    name = file_name(about)
+    data, text, picture = (folder / f"{name}.{kind}" for kind in ("json", "md", "svg"))
     labels = {case.name: [row.label for row in case.rows] for case in cases}
     stored.save(run, data, plan=about.plan, labels=labels, samples=results.samples, failures=results.failures)
     text.write_text(markdown(run))

@@ -28,6 +28,8 @@ class StoredRunError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
+    table: str
+    """What the table is called; each has its place in the documentation."""
     title: str
     measured_on: str
     """The day, as YYYY-MM-DD."""
@@ -42,6 +44,7 @@ def load(path: Path) -> StoredRun:
     try:
         said = json.loads(path.read_text())
         return StoredRun(
+            said["table"],
             said["title"],
             said["measured_on"],
             said["machine"],

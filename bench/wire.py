@@ -179,11 +179,11 @@ def _frame(api_key: int, version: int, rest: bytes) -> bytes:
 
 
 def _record(offset_delta: int, value: bytes) -> bytes:
-    body = b"\x00\x00" + _varint(offset_delta) + _varint(-1) + _varint(len(value)) + value + b"\x00"
-    return _varint(len(body)) + body
+    body = b"\x00\x00" + varint(offset_delta) + varint(-1) + varint(len(value)) + value + b"\x00"
+    return varint(len(body)) + body
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
     return _uvarint((value << 1) ^ (value >> 63))
 
 

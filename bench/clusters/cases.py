@@ -30,6 +30,6 @@ CLUSTERS = Family(
     full_cases=every,
     plan=Plan(warm_up_seconds=WARM_UP_SECONDS),
     rounds=3,
-    file_suffix="-clusters",
+    table="clusters",
     cpu_note="CPU: seconds of all nodes per million records, until every replica has them.",
 )

@@ -117,7 +117,7 @@ def _report(
     selected: Sequence[PipelineCase], found: results.Results, plan: Plan, rounds: int, console: Console
 ) -> None:
     about = report.About(
-        name=f"{report.stamp()}-pipelines",
+        table="pipelines",
         title=f"Pipelines, {' beside '.join(found.sides)}: medians of {rounds} interleaved rounds",
         machine={**results.machine(), "PySpark": metadata.version("pyspark"), SPARKS.label: spark_connector.VERSION},
         plan=dataclasses.asdict(plan),

@@ -30,7 +30,7 @@ ALONE = Line("worker", "MB", (171.0, None), None, (None, None), None, ())
 
 
 def run_of(*lines: Line, sides: tuple[str, ...] = ("Barnabas", "Kafka")) -> StoredRun:
-    return StoredRun("a title", "2026-11-17", {"processor": "one"}, sides, "notes", lines)
+    return StoredRun("brokers", "a title", "2026-11-17", {"processor": "one"}, sides, "notes", lines)
 
 
 def texts(picture: Path) -> list[str]:

@@ -71,7 +71,7 @@ def test_the_page_is_a_markdown_table_with_one_cell_per_heading() -> None:
     both = ("ours", "theirs")
     found = _found(both, (_figures(2000, 1.0), _figures(1000, 2.0)))
     lines = tuple(results.lines_of([CASE], found))
-    page = report.markdown(StoredRun("title", "2026-11-17", {"processor": "one"}, both, "notes", lines))
+    page = report.markdown(StoredRun("brokers", "title", "2026-11-17", {"processor": "one"}, both, "notes", lines))
     table = [line for line in page.splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in table}) == 1
     assert "| a case | k/s | 2.00 | 1.00 | 2.00 (2.00–2.00) | 1.00 | 2.00 | 0.50 (0.50–0.50) |" in table[2]
