@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.telemetry.otlp import push_as_json
+from barnabas.broker.worker_tasks import run_in_worker
 from barnabas.log.folder.checkpoints import replace_text
 from barnabas.log.folder.deletion import unlink_if_there
 from barnabas.ports.processes import WorkerError, WorkersBusyError
@@ -73,7 +74,7 @@ class MetricsFolder:
                 pass
             else:
                 return text
-        return await self._processes.run(push_as_json, codec, metrics, DECOMPRESSED_BYTES_MAX, labels)
+        return await run_in_worker(self._processes, push_as_json, codec, metrics, DECOMPRESSED_BYTES_MAX, labels)
 
     async def _write(self, name: str, text: str) -> None:
         if self._names is None:

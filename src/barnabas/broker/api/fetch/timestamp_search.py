@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from barnabas.broker.worker_tasks import run_in_worker
 from barnabas.log.timestamps import LAST_TIMESTAMP, search_batch
 from barnabas.ports.processes import WorkerError
 from barnabas.protocol.batch import read_header
@@ -65,7 +66,7 @@ class TimestampSearch:
                 data: bytes = await self._read_in_thread(batch.read, self._disk)
                 if len(data) <= OPENED_HERE_BYTES_MAX and not read_header(data).codec:
                     return search_batch(data, batch.timestamp, batch.start_offset)
-                return await self._processes.run(search_batch, data, batch.timestamp, batch.start_offset)
+                return await run_in_worker(self._processes, search_batch, data, batch.timestamp, batch.start_offset)
         except WorkerError as error:
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR, f"{batch.path} cannot be searched: {error}") from error
         finally:
