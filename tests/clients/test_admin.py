@@ -1,14 +1,18 @@
-"""What kafka-python's admin client asks beyond the calls that every library has."""
+"""What the admin clients of kafka-python and confluent-kafka ask beyond the calls that every library has."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import confluent_kafka
 import kafka
 import pytest
+from confluent_kafka import ElectionType
+from confluent_kafka.admin import AdminClient
 from kafka.errors import LogDirNotFoundError, NoError
 
 from tests.clients.adapter import values
+from tests.clients.with_confluent import ConfluentClient
 from tests.clients.with_kafka_python import KafkaPythonClient
 from tests.peers import running, wait_until
 
@@ -67,6 +71,25 @@ def test_an_election_of_the_preferred_leader_is_not_needed_on_one_node(admin: An
         0: ELECTION_NOT_NEEDED,
         1: ELECTION_NOT_NEEDED,
     }
+
+
+def test_confluent_kafka_is_told_that_no_election_is_needed(node: Peer, topic: str) -> None:
+    ConfluentClient(node.bootstrap).create_topic(topic, partitions=2)
+    partitions = [confluent_kafka.TopicPartition(topic, index) for index in (0, 1, 7)]
+    admin = AdminClient({"bootstrap.servers": node.bootstrap})
+    answer = admin.elect_leaders(ElectionType.PREFERRED, partitions).result(30)
+    codes = {partition.partition: error.code() for partition, error in answer.items()}
+    assert codes == {0: ELECTION_NOT_NEEDED, 1: ELECTION_NOT_NEEDED, 7: UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_the_quorum_is_described(admin: Any) -> None:
+    described = admin.describe_metadata_quorum()
+    (topic,) = described["topics"]
+    (partition,) = topic["partitions"]
+    assert topic["topic_name"] == "__cluster_metadata"
+    (voter,) = partition["current_voters"]
+    assert partition["leader_id"] == voter["replica_id"] == 1
+    assert 0 < partition["high_watermark"] <= voter["log_end_offset"]
 
 
 def test_an_election_among_unclean_replicas_is_refused_where_the_leader_is_there(

@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from tests.clients.adapter import Client, ConsumerOptions, Message, ProducerOptions, consume
+import pytest
+
+from barnabas.protocol.errors import Error
+from tests.clients.adapter import Client, ClientError, ConsumerOptions, Message, ProducerOptions, consume
 from tests.clients.with_confluent import ConfluentClient
 from tests.peers import closed_segment_sizes, wait_until
 
@@ -100,6 +103,17 @@ def test_a_reader_may_ask_for_an_offset_that_is_gone(client: Client, topic: str)
     for offset in (0, 5, 12, 19):
         assert consume(client, topic, 1, start=offset)[0].offset == 19
     assert consume(client, topic, 1, start=20)[0].offset == 20
+
+
+def test_a_record_without_a_key_is_refused_and_those_with_one_are_taken(client: Client, topic: str) -> None:
+    client.create_topic(topic, config=COMPACTED)
+    with pytest.raises(ClientError) as refused:
+        client.produce(topic, [Message(b"value")])
+    # aiokafka has no name for that, and tells of an unknown error.
+    assert refused.value.code in (Error.INVALID_RECORD, Error.UNKNOWN_SERVER_ERROR)
+    assert client.offset_range(topic) == (0, 0)
+    client.produce(topic, [Message(b"value", b"key")])
+    assert [(each.offset, each.key) for each in consume(client, topic, 1)] == [(0, b"key")]
 
 
 def test_a_key_without_a_value_is_gone_in_the_end(client: Client, topic: str) -> None:

@@ -84,6 +84,34 @@ def test_an_illegal_change_is_refused_named_and_changes_nothing(
     assert client.topic_config(topic) == before
 
 
+def test_a_bad_value_fails_the_changes_of_its_topic_and_not_those_of_others(
+    admin: AdminClient, confluent: ConfluentClient, topic: str
+) -> None:
+    names = [f"{topic}-{n}" for n in range(3)]
+    for name in names:
+        confluent.create_topic(name)
+    retention = ("1000000", "soon", "2000000")
+    resources = [
+        ConfigResource(
+            ResourceType.TOPIC,
+            name,
+            incremental_configs=[
+                ConfigEntry(key, set_to, incremental_operation=AlterConfigOpType.SET)
+                for key, set_to in (("max.message.bytes", "2000000"), ("retention.ms", value))
+            ],
+        )
+        for name, value in zip(names, retention, strict=True)
+    ]
+    outcomes = {each.name: future.exception(30) for each, future in admin.incremental_alter_configs(resources).items()}
+    assert [outcomes[name] is None for name in names] == [True, False, True]
+    refused = outcomes[names[1]]
+    assert isinstance(refused, KafkaException)
+    assert refused.args[0].code() == Error.INVALID_CONFIG
+    found = [confluent.topic_config(name) for name in names]
+    assert [each["max.message.bytes"] for each in found] == ["2000000", "1048588", "2000000"]
+    assert [each["retention.ms"] for each in found] == ["1000000", "604800000", "2000000"]
+
+
 def test_min_insync_replicas_is_added_described_and_deleted(
     admin: AdminClient, confluent: ConfluentClient, topic: str
 ) -> None:
