@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from tools.apache_kafka import KafkaNode
 
 from barnabas.config.topic_config import TopicConfig
@@ -43,6 +44,7 @@ CONFIG = {
 SETTINGS = {"log.cleaner.backoff.ms": "200", "log.initial.task.delay.ms": "100"}
 NO_CLEANER = {"log.cleaner.enable": "false", "log.initial.task.delay.ms": "100"}
 DISK = SystemDisk()
+NOT_YET = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 
 
 class Writer:
@@ -112,7 +114,7 @@ def stored(data_dir: Path) -> list[tuple[object, ...]]:
 
 def read(bootstrap: str, isolation: Any) -> list[tuple[int, bytes | None, bytes | None]]:
     client = ConfluentClient(bootstrap)
-    wait_until(lambda: TOPIC in client.topic_names(), "the topic is there")
+    wait_until(lambda: is_led(client), "the partition has a leader")
     _, end = client.offset_range(TOPIC)
     seen: list[tuple[int, bytes | None, bytes | None]] = []
     with client.consumer(TOPIC, "beginning", options=ConsumerOptions(isolation=isolation)) as consumer:
@@ -121,6 +123,19 @@ def read(bootstrap: str, isolation: Any) -> list[tuple[int, bytes | None, bytes 
             assert received, f"nothing came after {seen[-1:]}"
             seen += [(each.offset, each.key, each.value) for each in received]
     return seen
+
+
+def is_led(client: ConfluentClient) -> bool:
+    """A broker that has just started knows its topics before it leads their partitions."""
+    if TOPIC not in client.topic_names():
+        return False
+    try:
+        client.offset_range(TOPIC)
+    except KafkaException as refused:
+        if refused.args[0].code() not in NOT_YET:
+            raise
+        return False
+    return True
 
 
 def read_both(bootstrap: str) -> list[object]:
