@@ -114,7 +114,10 @@ def _read(fd: int, size: int) -> bytearray | None:
     view = memoryview(data)
     filled = 0
     while filled < size:
-        received = os.readv(fd, [view[filled : filled + _PIECE_BYTES]])
+        try:
+            received = os.readv(fd, [view[filled : filled + _PIECE_BYTES]])
+        except ConnectionError:  # the node was killed before it had read all that it was sent
+            return None
         if not received:
             return None
         filled += received
@@ -123,8 +126,11 @@ def _read(fd: int, size: int) -> bytearray | None:
 
 def _send(fd: int, outcome: bytes) -> None:
     view = memoryview(LENGTH.pack(len(outcome)) + outcome)
-    while view:
-        view = view[os.write(fd, view[:_PIECE_BYTES]) :]
+    try:
+        while view:
+            view = view[os.write(fd, view[:_PIECE_BYTES]) :]
+    except ConnectionError:
+        os._exit(0)  # the node is gone
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas import worker_process
 from barnabas.ports.processes import (
     SystemProcesses,
     TaskFailedError,
@@ -23,6 +25,7 @@ from barnabas.ports.processes import (
     WorkerLimits,
     WorkersBusyError,
     WorkersClosedError,
+    pickled_task,
 )
 from barnabas.protocol.errors import Error, KafkaError
 from tests.unit.ports import tasks
@@ -298,6 +301,30 @@ def test_workers_end_when_their_node_is_killed(tmp_path: Path, is_busy: bool) ->
         finally:
             node.kill()
     wait_until(lambda: not is_running(worker))
+
+
+def test_a_worker_whose_node_does_not_read_its_answer_ends_without_a_word() -> None:
+    for _ in range(10):  # it may also see the end of the stream first
+        ours, theirs = socket.socketpair()
+        command = [sys.executable, "-S", "-P", worker_process.__file__, str(theirs.fileno()), str(256 * MIB)]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+        with (
+            ours,
+            subprocess.Popen(
+                [*command, str(2048 * MIB), "0"],
+                pass_fds=[theirs.fileno()],
+                env=environment,
+                stderr=subprocess.PIPE,
+            ) as worker,
+        ):
+            theirs.close()
+            task = pickled_task(tasks.zeros, (64 * MIB,), MIB)
+            ours.sendall(worker_process.LENGTH.pack(len(task)) + task)
+            assert ours.recv(1), "it has begun to answer"
+            ours.close()
+            assert worker.stderr is not None
+            assert worker.stderr.read() == b""
+        assert worker.returncode == 0
 
 
 def test_a_stream_makes_a_step_only_when_it_is_asked_for(tmp_path: Path) -> None:
