@@ -1,5 +1,9 @@
 """SIGKILL for the node and its cleaners in turn, at random points of compaction under load: what was acknowledged and
-is the last of its key is there."""
+is the last of its key is there.
+
+The load is slower than the cleaners, and between two rounds of kills each log is cleaned once: so kills meet logs that
+were cleaned and swapped before, and not one that only grows.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,8 @@ import random
 import signal
 import threading
 import time
+from enum import Enum
+from itertools import cycle, islice
 from typing import TYPE_CHECKING
 
 import confluent_kafka
@@ -15,6 +21,7 @@ import pytest
 from bench import procfs
 
 from barnabas.log.folder.checkpoints import FIRST_DIRTY_OFFSETS, TopicPartition, read_offsets
+from barnabas.log.segments.file_names import CLEANED, DELETED, SWAP
 from barnabas.ports import SystemDisk
 from barnabas.ports.processes import STREAM_NICENESS
 from tests.clients.adapter import ProducerOptions
@@ -32,16 +39,16 @@ TOMBSTONE_EVERY = 7
 KILLS_SHORT, KILLS_FULL = 3, 100
 """Of each kind."""
 
-RUN_S_MIN, RUN_S_MAX = 0.05, 1.0
 CLEANER_S_MAX = 0.5
-"""How long a cleaner is left to work at most before it is killed; it has then read and written most of a log."""
+"""How long a cleaner is left to work at most before it or its node is killed. It has begun to write by then."""
+RECORDS_PER_SECOND = 1_000
 PENDING_MAX = 2_000
 PADDING = b"." * 500
 CLEANING_OFTEN = {
     **SETTINGS,
     "log.cleaner.backoff.ms": "20",
     "log.cleaner.threads": "2",
-    "log.cleaner.io.max.bytes.per.second": "10000000",  # so that kills meet a cleaning
+    "log.cleaner.io.max.bytes.per.second": "5000000",  # so that kills meet a cleaning, and it outruns the load
     "log.segment.delete.delay.ms": "100",
 }
 COMPACTED = {
@@ -50,6 +57,14 @@ COMPACTED = {
     "min.cleanable.dirty.ratio": "0.01",
     "delete.retention.ms": "1000",
 }
+
+
+class Moment(Enum):
+    """How far the cleaning has got that a kill is to meet."""
+
+    AT_WORK = "a cleaner at work"
+    WRITING = "a new segment that is written"
+    SWAPPING = "a segment that takes the place of others"
 
 
 @pytest.fixture
@@ -68,6 +83,7 @@ class KeyedLoad:
         self._producer = confluent_kafka.Producer(config | {"message.timeout.ms": 0})
         self._topic = topic
         self._is_over = threading.Event()
+        self._begun = time.monotonic()
         self.sent = 0
         self.acknowledged = 0
         self.failures: list[str] = []
@@ -87,14 +103,15 @@ class KeyedLoad:
 
     def _run(self) -> None:
         while not self._is_over.is_set():
-            if len(self._producer) >= PENDING_MAX:
-                self._producer.poll(0.01)
+            is_ahead = self.sent >= (time.monotonic() - self._begun) * RECORDS_PER_SECOND
+            if is_ahead or len(self._producer) >= PENDING_MAX:
+                self._producer.poll(0.001)
                 continue
             key, value = record(self.sent)
             for partition in range(PARTITIONS):
                 self._producer.produce(self._topic, value, key, partition=partition, on_delivery=self._note)
             self.sent += 1
-            self._producer.poll(0.0005)
+            self._producer.poll(0)
 
     def _note(self, error: confluent_kafka.KafkaError | None, _message: confluent_kafka.Message) -> None:
         if error is not None:
@@ -108,6 +125,22 @@ def record(number: int) -> tuple[bytes, bytes | None]:
     if key % 5 == 0 and turn % TOMBSTONE_EVERY == 0:
         return b"%d" % key, None
     return b"%d" % key, b"%d:" % number + PADDING
+
+
+def kill_in_cleaning(node: Node, folders: list[Path], moment: Moment, chance: random.Random) -> None:
+    """Kills the node while it cleans."""
+    if moment is Moment.AT_WORK:
+        wait_until(lambda: cleaners_of(node.pid), "a cleaner is at work", poll_s=0.001)
+        time.sleep(chance.uniform(0, CLEANER_S_MAX))  # the random point of the kill
+    else:
+        marks = (CLEANED,) if moment is Moment.WRITING else (SWAP, DELETED)
+        before = marked_files(folders, marks)
+        wait_until(lambda: marked_files(folders, marks) - before, f"there is {moment.value}", poll_s=0.0005)
+    node.kill()
+
+
+def marked_files(folders: list[Path], marks: tuple[str, ...]) -> set[str]:
+    return {f"{folder}/{name}" for folder in folders for name in os.listdir(folder) if name.endswith(marks)}
 
 
 def break_cleaning_off(node: Node, chance: random.Random) -> None:
@@ -124,6 +157,22 @@ def break_cleaning_off(node: Node, chance: random.Random) -> None:
         return broken_off(node) > before
 
     wait_until(is_broken_off, "a cleaning is broken off by a kill", poll_s=0.005)
+
+
+def await_cleanings(node: Node, topic: str) -> None:
+    """Each log is cleaned to the end once more, whoever died before."""
+    before = cleaned(node, topic)
+    wait_until(
+        lambda: all(count > before[partition] for partition, count in cleaned(node, topic).items()),
+        "each log is cleaned",
+        120,
+    )
+
+
+def cleaned(node: Node, topic: str) -> dict[int, int]:
+    """How often each log was cleaned to the end, in all lives of the node."""
+    lines = node.log_file.read_text()
+    return {partition: lines.count(f"{topic}-{partition} compacted up to") for partition in range(PARTITIONS)}
 
 
 def broken_off(node: Node) -> int:
@@ -155,17 +204,22 @@ def test_the_last_of_each_key_outlives_kills_of_node_and_cleaners(
     victim: Node, topic: str, is_chaos_full: bool
 ) -> None:
     ConfluentClient(victim.bootstrap).create_topic(topic, partitions=PARTITIONS, config=COMPACTED)
+    folders = [victim.data_dir / f"{topic}-{partition}" for partition in range(PARTITIONS)]
     chance = random.Random(16)
     load = KeyedLoad(victim.bootstrap, topic)
     kills = KILLS_FULL if is_chaos_full else KILLS_SHORT
-    for _ in range(kills):
+    for moment in islice(cycle(Moment), kills):
         load.await_progress()
-        time.sleep(chance.uniform(RUN_S_MIN, RUN_S_MAX))  # the random point of the kill
-        victim.kill()
+        kill_in_cleaning(victim, folders, moment, chance)
         victim.start()
         load.await_progress()
         break_cleaning_off(victim, chance)
+        await_cleanings(victim, topic)
     load.finish(60)
+    print(
+        f"{kills} kills of the node and {broken_off(victim)} of cleaners;"
+        f" cleanings that were completed, by partition: {cleaned(victim, topic)}"
+    )
     assert load.failures == []
     assert broken_off(victim) >= kills
     client = ConfluentClient(victim.bootstrap)
