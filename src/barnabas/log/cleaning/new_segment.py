@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from barnabas.log.cleaning.log_cleaning import CleanedSegment
 from barnabas.log.flush import sync_file
+from barnabas.log.folder.deletion import unlink_if_there
 from barnabas.log.producers.aborted_txns import write_entries
 from barnabas.log.segments import segment_index
-from barnabas.log.segments.file_names import CLEANED, LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, offset_file
+from barnabas.log.segments.file_names import (
+    CLEANED,
+    LOG,
+    OFFSET_INDEX,
+    SEGMENT_FILES,
+    TIME_INDEX,
+    TXN_INDEX,
+    offset_file,
+)
 
 if TYPE_CHECKING:
     from barnabas.log.cleaning.batch_filter import KeptBatch
@@ -70,6 +80,13 @@ class NewSegment:
         return CleanedSegment(
             self._base_offset, self._written, self._max_timestamp, self._max_timestamp_offset, replaces, outline
         )
+
+    def discard(self) -> None:
+        """Removes what was written, at once: on a full disk, others wait for the space. What cannot be removed now goes
+        before the next cleaning."""
+        with suppress(OSError):
+            for suffix in SEGMENT_FILES:
+                unlink_if_there(self._disk, offset_file(self._folder, self._base_offset, suffix + CLEANED))
 
     def close(self) -> None:
         self._disk.close(self._fd)

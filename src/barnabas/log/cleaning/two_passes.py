@@ -201,6 +201,9 @@ class TwoPasses:
                     if self._is_step_due():
                         yield self._progress()
             cleaned = new.finish(tuple(each.base_offset for each in group), self._transactions.kept)
+        except Exception:
+            new.discard()
+            raise
         finally:
             new.close()
         last = offset_file(self._order.folder, group[-1].base_offset, LOG)

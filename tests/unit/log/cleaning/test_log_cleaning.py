@@ -15,6 +15,7 @@ from barnabas.log.cleaning.swap import CleaningLimits
 from barnabas.ports import SystemDisk
 from barnabas.protocol.batch import decode_records
 from barnabas.protocol.compression import Codec
+from barnabas.testing.disk import SimulatedDisk
 from tests.unit.log.cleaning.cleanings import (
     COMPACTED,
     LIMITS,
@@ -340,6 +341,22 @@ def test_what_a_cleaning_left_behind_is_gone_before_the_next_begins(log: Partiti
     clean(log)
     assert not [name for name in os.listdir(log.folder) if name.endswith((".cleaned", ".swap"))]
     assert contents(log) == [(1, b"a", b"2")]
+
+
+def test_a_cleaning_that_finds_no_space_leaves_none_of_it_taken(clock: ManualClock) -> None:
+    disk = SimulatedDisk(clock)
+    log = create("", clock, COMPACTED, disk)
+    for number in range(20):
+        put(log, (b"%d" % number, b"v" * 500))
+    roll(log)
+    log.high_watermark_moved(log.log_end_offset)
+    used = disk.used_bytes
+    disk.capacity_bytes = used + 5_000
+    with pytest.raises(OSError, match="No space left"):
+        for _ in clean_log(disk, log.begin_cleaning(log.dirt(log.log_end_offset), LIMITS).order):
+            pass
+    assert disk.used_bytes == used
+    assert not [name for name in disk.list_folder(log.folder) if name.endswith(".cleaned")]
 
 
 def test_a_cleaning_is_void_once_the_log_has_lost_what_is_cleaned(log: PartitionLog) -> None:
