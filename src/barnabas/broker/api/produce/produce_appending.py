@@ -106,6 +106,7 @@ class Appending:
             return refused(index, error)
         try:
             if verdict is None:
+                require_unopened(hosted)
                 appended = hosted.append(batch, self.request.acks, verification)
             elif isinstance(verdict, KafkaError):
                 raise verdict
@@ -147,6 +148,15 @@ def find_partition(replicas: ReplicaManager, topic: bytes, index: int, version: 
     if version >= FIRST_VERSION_WITH_TOPIC_IDS:
         return replicas.find_by_id(topic, index)
     return replicas.find_by_name(topic, index)
+
+
+def require_unopened(hosted: HostedPartition) -> None:
+    """A request may wait for its other batches to be opened. Meanwhile its partition may have come to this broker, or
+    its topic may have been compacted: such a batch is sent again, and opened then."""
+    if hosted.opening_rules is not None:
+        raise KafkaError(
+            Error.NOT_LEADER_OR_FOLLOWER, f"{hosted} has come here, or has other settings, since the batch was sent"
+        )
 
 
 def check_codec(batch: memoryview, version: int) -> None:

@@ -185,6 +185,24 @@ def test_a_batch_whose_partition_is_deleted_meanwhile_is_not_put_into_the_next_o
     asyncio.run(scenario())
 
 
+def test_a_batch_for_a_partition_that_was_not_here_is_not_appended_unopened_once_it_is(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with a_broker(tmp_path) as broker:
+            request = broker.begin(SLOW, batch(b"has no key"), topics=("t", "compacted"))
+            await turn()
+            await broker.hosting.follow(*map(a_topic, ("t", "compacted")))
+            compacted = broker.partition("compacted")
+            compacted.reconfigure(TopicConfig(cleanup_policy=frozenset({"compact"})))
+            first, second = await request
+            assert (first.error, first.base_offset) == (Error.NONE, 0)
+            assert second.error == Error.NOT_LEADER_OR_FOLLOWER, "the producer sends it again"
+            assert compacted.log.log_end_offset == 0
+            (again,) = await broker.append(batch(b"has no key"), topics=("compacted",))
+            assert again.error == Error.INVALID_RECORD
+
+    asyncio.run(scenario())
+
+
 def test_a_leader_that_has_resigned_meanwhile_appends_nothing(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with a_broker(tmp_path) as broker:
