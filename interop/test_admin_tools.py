@@ -7,15 +7,18 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.clients.adapter import values
+from tests.clients.adapter import ProducerOptions, values
 from tests.clients.with_confluent import ConfluentClient
+from tests.peers import running, wait_until
+from tools import apache_kafka
+
+from interop.conftest import SETTINGS
+from interop.kafka_tools import KafkaTools
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.peers import Peer, PeerKind
-
-    from interop.kafka_tools import KafkaTools
 
 
 @pytest.fixture
@@ -35,6 +38,48 @@ def test_kafka_log_dirs_shows_where_partitions_are(tools: KafkaTools, peer: Peer
     (partition,) = folder["partitions"]
     assert partition["partition"] == f"{filled}-0"
     assert (partition["size"] > 0, partition["offsetLag"], partition["isFuture"]) == (True, 0, False)
+
+
+def test_kafka_reassign_partitions_moves_a_replica_to_another_folder(
+    request: pytest.FixtureRequest, topic: str, tmp_path: Path
+) -> None:
+    folders = [str(tmp_path / name) for name in ("one", "two")]
+    kind: PeerKind = request.config.getoption("--peer")
+    with running(kind, tmp_path, SETTINGS | {"log.dirs": ",".join(folders)}) as two_folders:
+        tools = KafkaTools(two_folders.bootstrap)
+        client = ConfluentClient(tools.bootstrap)
+        client.create_topic(topic)
+        client.produce(topic, values(10))
+
+        def home() -> str:
+            described = json.loads(tools.run("kafka-log-dirs", "--describe", "--topic-list", topic).splitlines()[-1])
+            (broker,) = described["brokers"]
+            (found,) = (each["logDir"] for each in broker["logDirs"] if each["partitions"])
+            return str(found)
+
+        (target,) = {*folders} - {home()}
+        plan = tmp_path / "plan.json"
+        moved = {"topic": topic, "partition": 0, "replicas": [1], "log_dirs": [target]}
+        plan.write_text(json.dumps({"version": 1, "partitions": [moved]}))
+        of_plan = ("--reassignment-json-file", str(plan))
+        throttle = ("--replica-alter-log-dirs-throttle", "10000000")
+        started = tools.run("kafka-reassign-partitions", *of_plan, "--execute", *throttle)
+        assert f"Successfully started moving log directory to {target} for replica {topic}-0 with broker 1" in started
+        completed = f"Reassignment of replica {topic}-0-1 completed successfully."
+        wait_until(
+            lambda: completed in tools.run("kafka-reassign-partitions", *of_plan, "--verify"), "the move is completed"
+        )
+        assert home() == target
+        assert client.offset_range(topic) == (0, 10)
+
+
+def test_kafka_dump_log_reads_what_was_compressed_anew(tools: KafkaTools, peer: Peer, topic: str) -> None:
+    client = ConfluentClient(tools.bootstrap)
+    client.create_topic(topic, config={"compression.type": "zstd"})
+    client.produce(topic, values(10), options=ProducerOptions(codec="lz4", linger_ms=100))
+    dumped = apache_kafka.dump_log(peer.data_dir / f"{topic}-0" / f"{0:020}.log")
+    assert set(re.findall(r"compresscodec: (\w+) .*isvalid: (\w+)", dumped)) == {("zstd", "true")}
+    assert len(re.findall(r"\| offset: ", dumped)) == 10
 
 
 def test_kafka_delete_records_deletes_up_to_an_offset(tools: KafkaTools, filled: str, tmp_path: Path) -> None:
