@@ -24,7 +24,7 @@ help:
 	@echo "make interop     clients of other languages, Kafka's tools, Kafka as the oracle (says which toolchains are missing)"
 	@echo "make docs        the generated reference pages"
 
-setup: $(VENV)/.stamp
+setup: $(VENV)/.stamp $(VENV)/.tools
 
 $(VENV)/.stamp: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Barnabas needs Python 3.11 or newer: set PYTHON=/path/to/python3.11"; exit 1; }
@@ -32,6 +32,11 @@ $(VENV)/.stamp: pyproject.toml constraints.txt
 	@echo "setting up $(VENV), which takes a minute or two"
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+# Kafka's tools under Kafka's names. Where Apache Kafka's own are on the PATH, those stay in front.
+$(VENV)/.tools: $(VENV)/.stamp src/barnabas/cli/kafka/catalogue.py src/barnabas/cli/kafka/scripts/script_files.py
+	@$(BIN)/barnabas kafka install $(BIN) || echo "(so Kafka's tools are run by \`$(BIN)/barnabas kafka NAME\`)"
 	@touch $@
 
 # Spark runs on Java: found, installed where that is possible, or asked for in one line.

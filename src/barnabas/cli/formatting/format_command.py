@@ -21,7 +21,7 @@ from barnabas.protocol import uuids
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 AUTO = "auto"
 FORMAT_ERRORS = (ConfigError, FeatureError, FormatError, ScramError)
@@ -113,7 +113,11 @@ def build_parser() -> Parser:
 
 
 def load_config(path: str) -> BrokerConfig:
-    properties = read_properties(path)
+    return config_of(read_properties(path))
+
+
+def config_of(properties: Mapping[str, str]) -> BrokerConfig:
+    """The configuration of a node that says what its roles are."""
     if not properties.get("process.roles", "").strip():
         raise ConfigError("process.roles", 'Missing required configuration "process.roles" which has no default value.')
     return BrokerConfig.from_properties(properties)[0]

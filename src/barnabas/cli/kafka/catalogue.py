@@ -9,12 +9,19 @@ class KafkaTool(NamedTuple):
     """A tool, and what one types it for."""
 
     module: str
-    """Below `barnabas.cli.kafka`; it has `run(words) -> exit code`."""
+    """Below `barnabas.cli.kafka`; it has `run(words) -> exit code`, or a function of the name behind a colon."""
     summary: str
 
 
 TOOLS: Final[dict[str, KafkaTool]] = {
     "kafka-topics": KafkaTool("topics.topics_tool", "create, alter, delete, list and describe topics"),
+    "kafka-server-start": KafkaTool("server.server_start", "run a node with a file of settings"),
+    "kafka-server-stop": KafkaTool("server.server_stop", "stop the nodes that kafka-server-start runs here"),
+    "kafka-run-class": KafkaTool("server.run_class", "run a tool by the name of Kafka's class"),
+    "zookeeper-server-start": KafkaTool("server.zookeeper:start", "say that there is no ZooKeeper any more"),
+    "zookeeper-server-stop": KafkaTool("server.zookeeper:stop", "say that there is no ZooKeeper any more"),
+    "kafka-storage": KafkaTool("files.storage_tool", "format the folders of a node, and tell what they are"),
+    "zookeeper-shell": KafkaTool("server.zookeeper_shell", "show the brokers, topics and controller of a cluster"),
 }
 """Each in a module of its own."""
 
