@@ -95,10 +95,10 @@ class Given:
         return text
 
     def integer(self, name: str) -> int | None:
-        return self._number(name, lambda text: _whole(text, _INT32_MAX))
+        return self._number(name, read_int)
 
     def long(self, name: str) -> int | None:
-        return self._number(name, lambda text: _whole(text, _INT64_MAX))
+        return self._number(name, read_long)
 
     def floating(self, name: str) -> float | None:
         return self._number(name, float)
@@ -186,6 +186,16 @@ class Flags:
             unknown = name if word.startswith("--") else name[:1]
             raise FlagError(f"{unknown} is not a recognized option")
         return flag
+
+
+def read_int(text: str) -> int:
+    """A number as Java reads an int; ValueError for what is none."""
+    return _whole(text, _INT32_MAX)
+
+
+def read_long(text: str) -> int:
+    """The same with the range of a long."""
+    return _whole(text, _INT64_MAX)
 
 
 def _named_in_error(flag: Flag) -> str:

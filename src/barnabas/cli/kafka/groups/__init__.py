@@ -1,0 +1,1 @@
+"""Groups and how far they have come: `kafka-consumer-groups`, `kafka-groups`."""
