@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -28,6 +28,7 @@ HEADING = (
     "CONSUMER-ID     HOST            CLIENT-ID"
 )
 PLANNED = "GROUP           TOPIC           PARTITION  NEW-OFFSET"
+Protocol = Literal["classic", "consumer"]
 SPACING = timedelta(minutes=10)
 
 
@@ -173,7 +174,7 @@ def test_a_file_that_is_no_plan_is_said_to_be_so(
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_members_and_the_state_of_a_group_are_shown(
-    groups: KafkaTool, read: str, group: str, group_confluent: ConfluentClient, members: Members, protocol: str
+    groups: KafkaTool, read: str, group: str, group_confluent: ConfluentClient, members: Members, protocol: Protocol
 ) -> None:
     options = MemberOptions(client_id="someone", protocol=protocol, instance_id="first")
     receive([members.join(group_confluent, group, [read], options)], 3)

@@ -25,6 +25,8 @@ TOOLS: Final[dict[str, KafkaTool]] = {
     "kafka-consumer-groups": KafkaTool(
         "groups.consumer_groups_tool", "list, describe and delete groups of consumers, and set how far they have come"
     ),
+    "kafka-configs": KafkaTool("configs.configs_tool", "describe and alter settings, quotas and passwords"),
+    "kafka-client-metrics": KafkaTool("configs.client_metrics_tool", "say what clients are to report of themselves"),
 }
 """Each in a module of its own."""
 

@@ -58,11 +58,13 @@ VERSION: Final = Flag(("version",), "Display Kafka version.")
 class Given:
     """The flags that a command line has, with their arguments."""
 
-    def __init__(self, flags: Flags, arguments: dict[str, list[str]], others: list[str]) -> None:
+    def __init__(self, flags: Flags, arguments: dict[str, list[str]], others: list[str], order: list[str]) -> None:
         self._flags = flags
         self._arguments = arguments
         self.others = others
         """The words that belong to no flag."""
+        self.order = order
+        """The flags one after the other, as often as they were given."""
 
     def has(self, name: str) -> bool:
         return name in self._arguments
@@ -124,6 +126,7 @@ class Flags:
     def read(self, words: Sequence[str]) -> Given:
         arguments: dict[str, list[str]] = {}
         others: list[str] = []
+        order: list[str] = []
         rest = list(reversed(words))
         while rest:
             word = rest.pop()
@@ -136,6 +139,7 @@ class Flags:
             name, has_value, value = word.lstrip("-").partition("=") if word[:2] == "--" else word[1:].partition("=")
             flag = self._recognized(word, name)
             found = arguments.setdefault(flag.name, [])
+            order.append(flag.name)
             if not flag.metavar:
                 if has_value:
                     raise FlagError(f"Option {flag.shown} does not take an argument")
@@ -147,7 +151,7 @@ class Flags:
                     raise FlagError(f"Option {_named_in_error(flag)} requires an argument")
                 value = rest.pop()
             found += value.split(flag.separator) if flag.separator else [value]
-        return Given(self, arguments, others)
+        return Given(self, arguments, others, order)
 
     def check_required(self, given: Given, *names: str) -> None:
         """ToolUsageError for the first that is missing."""

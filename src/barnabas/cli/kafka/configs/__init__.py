@@ -1,0 +1,1 @@
+"""Settings of everything that has them: `kafka-configs`, `kafka-client-metrics`."""
