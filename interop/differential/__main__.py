@@ -25,6 +25,9 @@ def main() -> int:
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--requests", type=int, default=5_000, help="requests of each seed")
     parser.add_argument("--all", action="store_true", help="go on after a difference, and shrink none")
+    parser.add_argument(
+        "--only", default="", metavar="PATH", help="go on until such a field differs, as JoinGroup.error"
+    )
     options = parser.parse_args()
     tally = Tally()
     seeds = range(options.first_seed, options.first_seed + options.seeds)
@@ -37,7 +40,7 @@ def main() -> int:
 
             for seed in seeds:
                 if not options.all:
-                    hunt(pair, seed, options.requests, tally, progress)
+                    hunt(pair, seed, options.requests, tally, progress, options.only)
                     continue
                 for each in collect(pair, seed, options.requests, tally, progress):
                     print(each, end="\n\n", flush=True)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import fnmatch
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from barnabas.protocol.uuids import ZERO_UUID
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -37,7 +39,7 @@ EACH_ITS_OWN: dict[str, str] = {
 NOT_SERVED = frozenset(
     {17, 29, 30, 31, 36, 38, 39, 40, 41, 50, 51, 71, 72, 76, 78, 79, 80, 81, 83, 84, 85, 86, 87, 88, 90, 91, 92}
 )
-"""APIs of which Barnabas's ApiVersions says nothing (`docs/compatibility.md` has them by name), and those for metrics of
+"""APIs of which our ApiVersions says nothing (`docs/compatibility.md` has them by name), and those for metrics of
 clients, which each side lists where somebody receives them."""
 
 LISTINGS: dict[str, str] = {
@@ -59,7 +61,6 @@ ORDERED = frozenset(
         "DescribeTopicPartitions.topics.partitions.replica_nodes",
         "Metadata.topics.partitions.replica_nodes",
         "Fetch.responses.partitions.aborted_transactions",
-        "JoinGroup.members",
     }
 )
 """Arrays whose order means something. All others are compared as sets, in which what has one name is one: Kafka makes
@@ -75,13 +76,130 @@ class Allowed(NamedTuple):
     ours: Any = ...
     """The value, unless any will do."""
     kafkas: Any = ...
-    where: Callable[[Message], bool] | None = None
+    where: Callable[[Any], bool] | None = None
     """Which requests it is about."""
     ends: bool = False
     """Whether the two sides differ in what they keep from here on, so that what follows cannot be compared."""
 
 
-ALLOWED: tuple[Allowed, ...] = ()
+def _has_unknown_operation(request: Any) -> bool:
+    return any(not 0 <= config.config_operation <= 3 for each in request.resources for config in each.configs)
+
+
+def _names_a_host(request: Any) -> bool:
+    return any(
+        of.entity_type == "ip" and of.entity_name in {"u", "v"} for each in request.entries for of in each.entity
+    )
+
+
+def _names_nothing(request: Any) -> bool:
+    return any(each.name is None and each.topic_id == ZERO_UUID for each in request.topics or ())
+
+
+def _has_epoch_without_member(request: Any) -> bool:
+    return any(each.member_epoch >= 0 and not each.member_id for each in request.groups)
+
+
+def _rejoins_unasked(request: Any) -> bool:
+    return bool(request.member_epoch == 0)
+
+
+def _has_unknown_type(request: Any) -> bool:
+    return any(each.resource_type not in {2, 4, 8, 16, 32} for each in request.resources)
+
+
+def _names_a_resource_twice(request: Any) -> bool:
+    named = [(each.resource_type, each.resource_name) for each in request.resources]
+    return len(named) != len({*named})
+
+
+def _is_nonsense_for_addresses(request: Any) -> bool:
+    return any(config.value == "nonsense" for each in request.resources for config in each.configs)
+
+
+def _has_broken_records(request: Any) -> bool:
+    return any(
+        b"garbage" in bytes(partition.records or b"")
+        for each in request.topic_data
+        for partition in each.partition_data
+    )
+
+
+def _names_a_partition_twice(request: Any) -> bool:
+    named = [
+        (each.name, each.topic_id, partition.index) for each in request.topic_data for partition in each.partition_data
+    ]
+    return len(named) != len({*named})
+
+
+ALLOWED: tuple[Allowed, ...] = (
+    Allowed(
+        "IncrementalAlterConfigs.responses*",
+        "an operation that does not exist fails what it is about, not all there is",
+        where=_has_unknown_operation,
+        ends=True,
+    ),
+    Allowed("AlterClientQuotas.entries*", "names of hosts are not looked up", where=_names_a_host, ends=True),
+    Allowed(
+        "Metadata.topics.error_code", "a topic with neither name nor id is an invalid request", 42, -1, _names_nothing
+    ),
+    Allowed(
+        "OffsetFetch.groups*",
+        "a member epoch without a member is the epoch of an unknown member",
+        where=_has_epoch_without_member,
+    ),
+    Allowed(
+        "ConsumerGroupHeartbeat.error*",
+        "a member of librdkafka that forgot to join is told to rejoin, instead of a fatal error",
+        where=_rejoins_unasked,
+    ),
+    Allowed(
+        "DescribeConfigs.results*",
+        "a resource of a type that does not exist does not fail the others",
+        where=_has_unknown_type,
+    ),
+    Allowed(
+        "AlterConfigs*",
+        "Kafka does not answer where a resource is named twice",
+        where=_names_a_resource_twice,
+        ends=True,
+    ),
+    Allowed(
+        "*AlterConfigs.responses.error_message",
+        "how a value is malformed is told in the words of Java's parser",
+        where=_is_nonsense_for_addresses,
+    ),
+    Allowed("Fetch*", "a fetch of a negative number of bytes fails Kafka", where=lambda request: request.max_bytes < 0),
+    Allowed(
+        "WriteTxnMarkers*",
+        "markers of no producer are refused before any is written",
+        where=lambda request: any(each.producer_id < 0 or each.producer_epoch < 0 for each in request.markers),
+        ends=True,
+    ),
+    Allowed(
+        "UpdateFeatures.error_message",
+        "of several updates that are wrong, Kafka names the first in the order of a hash map",
+        where=lambda request: len(request.feature_updates) > 1,
+    ),
+    Allowed(
+        "GetTelemetrySubscriptions.delta_temporality",
+        "only the newest push is kept, so it has to say it all",
+        False,
+        True,
+    ),
+    Allowed(
+        "Produce*",
+        "batches are not opened without need: what is wrong inside one is not seen",
+        where=_has_broken_records,
+        ends=True,
+    ),
+    Allowed(
+        "Produce*",
+        "of two batches for one partition in one request Kafka writes one and drops the other without a word",
+        where=_names_a_partition_twice,
+        ends=True,
+    ),
+)
 
 
 def allowance(path: str, ours: Any, kafkas: Any, request: Message) -> Allowed | None:

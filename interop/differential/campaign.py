@@ -84,14 +84,15 @@ def _canon(side: Side, prefix: str) -> Canon:
     return Canon(prefix, str(side.peer.data_dir), side.memory.names)
 
 
-def hunt(pair: Pair, seed: int, requests: int, tally: Tally, progress: Callable[[int], None]) -> None:
-    """Sends so many requests. Raises DifferenceError with the shortest sequence that shows the first difference."""
+def hunt(pair: Pair, seed: int, requests: int, tally: Tally, progress: Callable[[int], None], only: str = "") -> None:
+    """Sends so many requests. Raises DifferenceError with the shortest sequence that shows the first difference, or
+    the first one in a field whose path begins with `only`."""
 
     def go(steps: list[Step]) -> None:
         exchanges: list[Exchange] = []
         found = differences(pair, steps, tally, exchanges.append)
         progress(tally.requests)
-        if not found:
+        if not found or not found[0].path.startswith(only):
             return
         if not differences(pair, steps, tally, lambda _: None):
             tally.unsteady[found[0].signature] += 1

@@ -27,6 +27,8 @@ Tree: TypeAlias = Any
 MEMBER_FIELDS = frozenset({"member_id", "leader"})
 PRODUCER_FIELDS = frozenset({"producer_id"})
 LONG_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![\w-])[\w-]{22}(?![\w-])")
+_NAMES = re.compile(r"^(name|topic|key|path|partition|index|feature)$|_(name|id|index|key|type)$|^(entity|topics)$")
+"""Fields that say what an element of an array is about."""
 PRODUCER_IN_WORDS = re.compile(r"(?<=producer )\d+|(?<=producerId=)\d+|(?<=producer id )\d+")
 
 
@@ -157,7 +159,14 @@ def _as_set(trees: list[Tree]) -> list[Tree]:
             for name, inner in tree.items():
                 if isinstance(inner, list):
                     known[name] = _as_set([*known[name], *inner])
-    return sorted(merged.values(), key=repr)
+    return sorted(merged.values(), key=_place)
+
+
+def _place(tree: Tree) -> tuple[str, str]:
+    """By name first, so that two answers for one thing come beside each other even if all else differs."""
+    if not isinstance(tree, dict):
+        return repr(tree), ""
+    return repr([value for name, value in tree.items() if _NAMES.search(name)]), repr(tree)
 
 
 def _without_lists(tree: Tree) -> Tree:

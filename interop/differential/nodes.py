@@ -28,7 +28,7 @@ SETTINGS = {
     "group.max.session.timeout.ms": "120000",
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
-    "metadata.max.idle.interval.ms": "10",
+    "metadata.max.idle.interval.ms": "25",
     "controller.quorum.append.linger.ms": "1",
     "log.initial.task.delay.ms": "3600000",
     "log.retention.check.interval.ms": "3600000",
@@ -40,19 +40,26 @@ SETTINGS = {
 
 @contextlib.contextmanager
 def pair_of_nodes(folder: Path) -> Iterator[Pair]:
-    with _side("barnabas", folder) as ours, _side("kafka", folder) as kafkas:
+    """A node of ours and one of Apache Kafka."""
+    for kind in ("barnabas", "kafka"):
+        (folder / kind).mkdir()
+    # Kafka answers questions about the metrics of clients in any case.
+    telemetry = {"barnabas.client.telemetry.dir": str(folder / "barnabas" / "metrics")}
+    with (
+        ready("Barnabas", "barnabas", folder / "barnabas", telemetry) as ours,
+        ready("Kafka", "kafka", folder / "kafka", {}) as kafkas,
+    ):
         yield Pair(ours, kafkas)
 
 
 @contextlib.contextmanager
-def _side(kind: PeerKind, folder: Path) -> Iterator[Side]:
-    (folder / kind).mkdir()
-    telemetry = {"barnabas.client.telemetry.dir": str(folder / kind / "metrics")} if kind == "barnabas" else {}
-    with running(kind, folder / kind, SETTINGS | telemetry) as peer:
+def ready(name: str, kind: PeerKind, folder: Path, settings: dict[str, str]) -> Iterator[Side]:
+    """A node whose internal topics are there."""
+    with running(kind, folder, SETTINGS | settings) as peer:
         with Connection(peer.port) as connection:
             names = [f"warm-up-{number}" for number in range(12)]
             await_coordinator(connection, *names)
             await_transactions(connection, *names)
             init(connection, init_request(None))
-        with contextlib.closing(Side(kind, peer)) as side:
+        with contextlib.closing(Side(name, peer)) as side:
             yield side

@@ -196,11 +196,22 @@ def _alter_configs(
 ) -> None:
     for resource in request.resources:
         configs = _config_resource(chance, resource)
+        if not chance.one_in(15):
+            resource.configs = resource.configs[:2]
         for config in resource.configs:
             config.name, value = chance.choice(configs)
             config.value = None if chance.one_in(20) else value
             if isinstance(config, m.IncrementalAlterConfigsRequest.AlterableConfig):
-                config.config_operation = chance.choice((0, 0, 0, 1, 2, 3, 4, -1))
+                config.config_operation = (
+                    chance.choice((0, 0, 0, 1, 2, 3)) if not chance.one_in(40) else chance.choice((4, -1))
+                )
+    _resources_once(chance, request)
+
+
+def _resources_once(chance: Chance, request: Any) -> None:
+    if not chance.one_in(40):
+        named = {(each.resource_type, each.resource_name): each for each in request.resources}
+        request.resources = list(named.values())
 
 
 def _sync_group(chance: Chance, actor: Actor, request: Any) -> None:
@@ -261,6 +272,11 @@ def _add_partitions(chance: Chance, actor: Actor, request: m.AddPartitionsToTxnR
             transaction.verify_only = False
 
 
+def _join_group(chance: Chance, actor: Actor, request: Any) -> None:
+    if not chance.one_in(20):
+        request.protocols = _once(request.protocols)
+
+
 ADJUSTMENTS: dict[ApiKey, Callable[[Chance, Actor, Any], None]] = {
     ApiKey.PRODUCE: _produce,
     ApiKey.CREATE_TOPICS: _create_topics,
@@ -269,6 +285,7 @@ ADJUSTMENTS: dict[ApiKey, Callable[[Chance, Actor, Any], None]] = {
     ApiKey.ALTER_CONFIGS: _alter_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _alter_configs,
     ApiKey.SYNC_GROUP: _sync_group,
+    ApiKey.JOIN_GROUP: _join_group,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _consumer_group_heartbeat,
     ApiKey.INIT_PRODUCER_ID: _init_producer_id,
     ApiKey.DELETE_TOPICS: _delete_topics,

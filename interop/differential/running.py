@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAY_WAIT = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 PATIENCE_SECONDS = 0.06
 """After so long without an answer from either side, a request is taken for one that waits for others."""
-LAG_SECONDS_MAX = 8.0
+LAG_SECONDS_MAX = 4.0
 """How long one side may take to answer after the other has."""
 
 CHANGES_METADATA = frozenset(
