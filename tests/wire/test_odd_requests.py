@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.protocol import messages as m
+from barnabas.protocol.config_resources import ResourceType
+from barnabas.protocol.error_messages import message_of
 from barnabas.protocol.errors import Error
 from tests.peers import wait_until
 from tests.wire.batches import batch
 from tests.wire.consumer_groups import ask, joining
 from tests.wire.groups import beat, commit, commit_request, join, join_request, leave, sync
-from tests.wire.requests import fetch_request, list_offsets, produce, produce_request
+from tests.wire.requests import fetch_request, list_offsets, produce, produce_request, unknown_topic
 
 if TYPE_CHECKING:
     from tests.wire.connection import Connection
@@ -188,3 +190,99 @@ def test_the_metadata_epoch_goes_on_with_records_that_change_nothing(connection:
         reached = committed()
         wait_until(lambda reached=reached: epoch() >= reached, f"the broker has come to {reached}")  # type: ignore[misc]
         wait_until(lambda reached=reached: committed() > reached, "the controller writes a record")  # type: ignore[misc]
+
+
+def test_words_come_with_a_refusal_of_records_and_not_with_one_of_where_they_go(
+    connection: Connection, wire_topic: Topic
+) -> None:
+    nowhere = produce(connection, unknown_topic(), batch(), 12)
+    no_partition = produce(connection, wire_topic, batch(), 12, partition=9)
+    no_batch = produce(connection, wire_topic, b"", 12)
+    assert [(each.error_code, each.error_message) for each in (nowhere, no_partition, no_batch)] == [
+        (Error.UNKNOWN_TOPIC_OR_PARTITION, None),
+        (Error.UNKNOWN_TOPIC_OR_PARTITION, None),
+        (Error.INVALID_RECORD, None),
+    ]
+    refused = produce(connection, wire_topic, batch(timestamp_ms=FAR_IN_THE_FUTURE_MS), 12)
+    assert (refused.error_code, bool(refused.error_message)) == (Error.INVALID_TIMESTAMP, True)
+
+
+@pytest.mark.parametrize("version", [8, 12])
+def test_a_topic_without_partitions_is_not_in_the_answer_to_a_produce(
+    connection: Connection, wire_topic: Topic, version: int
+) -> None:
+    request = m.ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[m.ProduceRequest.TopicProduceData(name="t")])
+    assert connection.call(request, version, m.ProduceResponse).responses == []
+
+
+def test_a_topic_without_partitions_is_in_the_answer_to_a_deletion_of_offsets(
+    group_connection: Connection, group: str, group_topic: Topic
+) -> None:
+    assert commit(group_connection, commit_request(group, group_topic, {0: 1})) == {0: Error.NONE}
+    request = m.OffsetDeleteRequest
+    asked = request(group_id=group, topics=[request.OffsetDeleteRequestTopic(name=group_topic.name)])
+    answer = group_connection.call(asked, 0, m.OffsetDeleteResponse)
+    assert [(topic.name, topic.partitions) for topic in answer.topics] == [(group_topic.name, [])]
+
+
+def test_a_topic_that_is_named_and_whose_id_is_given_twice_is_not_deleted(
+    connection: Connection, wire_topic: Topic
+) -> None:
+    state = m.DeleteTopicsRequest.DeleteTopicState
+    named = [
+        state(topic_id=wire_topic.id, name=None),
+        state(topic_id=wire_topic.id, name=None),
+        state(name=wire_topic.name),
+    ]
+    request = m.DeleteTopicsRequest(topics=named, timeout_ms=30_000)
+    answer = connection.call(request, 6, m.DeleteTopicsResponse)
+    assert {(each.name, each.error_code, each.error_message) for each in answer.responses} == {
+        (None, Error.INVALID_REQUEST, "Duplicate topic id."),
+        (wire_topic.name, Error.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied."),
+    }
+
+
+def test_a_topic_that_does_not_exist_gets_no_partitions_and_no_words(connection: Connection) -> None:
+    request = m.CreatePartitionsRequest
+    topic = request.CreatePartitionsTopic(name=unknown_topic().name, count=3, assignments=None)
+    (result,) = connection.call(request(topics=[topic], timeout_ms=30_000), 3, m.CreatePartitionsResponse).results
+    assert (result.error_code, result.error_message) == (Error.UNKNOWN_TOPIC_OR_PARTITION, None)
+
+
+def test_the_settings_of_a_topic_that_does_not_exist_are_refused_without_words(connection: Connection) -> None:
+    request = m.DescribeConfigsRequest
+    resource = request.DescribeConfigsResource(
+        resource_type=ResourceType.TOPIC, resource_name=unknown_topic().name, configuration_keys=None
+    )
+    (result,) = connection.call(request(resources=[resource]), 4, m.DescribeConfigsResponse).results
+    assert (result.error_code, result.error_message) == (Error.UNKNOWN_TOPIC_OR_PARTITION, "")
+
+
+def test_a_setting_of_a_group_that_is_out_of_bounds_is_refused_in_the_names_of_the_bounds(
+    connection: Connection, group: str
+) -> None:
+    request = m.IncrementalAlterConfigsRequest
+    config = request.AlterableConfig(name="consumer.session.timeout.ms", value="1")
+    resource = request.AlterConfigsResource(resource_type=ResourceType.GROUP, resource_name=group, configs=[config])
+    (result,) = connection.call(request(resources=[resource]), 1, m.IncrementalAlterConfigsResponse).responses
+    assert (result.error_code, result.error_message) == (
+        Error.INVALID_CONFIG,
+        "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms",
+    )
+
+
+def test_a_quota_that_is_named_twice_is_complained_of_before_its_entity(connection: Connection) -> None:
+    request = m.AlterClientQuotasRequest
+    operations = [request.OpData(key="producer_byte_rate", value=1.0), request.OpData(key="producer_byte_rate")]
+    entry = request.EntryData(entity=[request.EntityData(entity_type="nobody", entity_name=None)], ops=operations)
+    (result,) = connection.call(request(entries=[entry]), 1, m.AlterClientQuotasResponse).entries
+    assert (result.error_code, result.error_message) == (
+        Error.INVALID_REQUEST,
+        "Ignoring duplicate entity ClientQuotaEntity(entries={nobody=null})",
+    )
+
+
+def test_a_coordinator_of_keys_of_no_type_is_refused_in_the_words_of_the_error(connection: Connection) -> None:
+    request = m.FindCoordinatorRequest(key_type=3, coordinator_keys=["key"])
+    (found,) = connection.call(request, 6, m.FindCoordinatorResponse).coordinators
+    assert (found.error_code, found.error_message) == (Error.INVALID_REQUEST, message_of(Error.INVALID_REQUEST))

@@ -149,8 +149,8 @@ def _check_bounds(name: str, value: Value, broker: BrokerConfig) -> None:
     if least in BROKER:
         assert isinstance(value, int)
         if value < rules.whole(broker.get, least):
-            raise ConfigError(name, f"{name} must be greater than or equal to {least} ({broker.get(least)})")
+            raise ConfigError(name, f"{name} must be greater than or equal to {least}")
     if most in BROKER:
         assert isinstance(value, int)
         if value > rules.whole(broker.get, most):
-            raise ConfigError(name, f"{name} must be less than or equal to {most} ({broker.get(most)})")
+            raise ConfigError(name, f"{name} must be less than or equal to {most}")

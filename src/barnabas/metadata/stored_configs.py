@@ -19,5 +19,5 @@ def stored_configs(image: MetadataImage, resource_type: int, name: str) -> Mappi
     if resource_type == ResourceType.TOPIC:
         check_topic_name(name)
         if name not in image.topics:
-            raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+            raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION)
     return image.configs.of(ConfigResource(resource_type, name))

@@ -277,7 +277,7 @@ def test_partitions_are_added_behind_the_ones_there_are() -> None:
             Error.INVALID_PARTITIONS,
             "The topic t currently has 2 partition(s); 1 would not be an increase.",
         ),
-        ("u", 3, None, Error.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."),
+        ("u", 3, None, Error.UNKNOWN_TOPIC_OR_PARTITION, None),
         (
             "t",
             4,
@@ -299,7 +299,7 @@ def test_partitions_are_added_behind_the_ones_there_are() -> None:
     ],
 )
 def test_partitions_that_cannot_be_added_are_refused(
-    name: str, count: int, assignments: list[list[int]] | None, error: Error, message: str
+    name: str, count: int, assignments: list[list[int]] | None, error: Error, message: str | None
 ) -> None:
     cluster = Cluster(brokers=2)
     cluster.create_topic("t", 2)

@@ -50,7 +50,7 @@ def alter_client_quotas(state: ControllerState, request: m.AlterClientQuotasRequ
     records: list[VersionedRecord] = []
     for entry in request.entries:
         entity = entity_of(entry.entity)
-        if entity in outcomes:
+        if entity in outcomes or _changes_twice(entry.ops):
             outcomes[entity] = _ignored(entity)
             continue
         outcomes[entity] = KafkaError(Error.NONE)
@@ -105,10 +105,13 @@ def _check_entity(entity: QuotaEntity) -> None:
         raise KafkaError(Error.INVALID_REQUEST, f"{address} is not a valid IP or resolvable host.")
 
 
+def _changes_twice(operations: Sequence[m.AlterClientQuotasRequest.OpData]) -> bool:
+    """Whether one quota is named twice, of which Kafka complains before it looks at anything else."""
+    return len({operation.key for operation in operations}) != len(operations)
+
+
 def _check_operations(entity: QuotaEntity, operations: Sequence[m.AlterClientQuotasRequest.OpData]) -> None:
     known = _OF_ADDRESSES if IP in dict(entity) else _OF_CLIENTS
-    if len({operation.key for operation in operations}) != len(operations):
-        raise _ignored(entity)
     for operation in operations:
         if operation.remove:
             continue

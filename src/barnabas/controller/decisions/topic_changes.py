@@ -58,6 +58,7 @@ def delete_topics(state: ControllerState, request: m.DeleteTopicsRequest, contex
         raise KafkaError(Error.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
     results: list[m.DeleteTopicsResponse.DeletableTopicResult] = []
     names, ids = _named_topics(request, results)
+    supplied = {topic.topic_id for topic in request.topics}
     doomed: dict[Uuid, str] = {}
     for topic_id in ids:
         topic = state.topic_by_id(topic_id)
@@ -70,8 +71,8 @@ def delete_topics(state: ControllerState, request: m.DeleteTopicsRequest, contex
         if topic is None:
             message = "This server does not host this topic-partition."
             results.append(_deleted(name, ZERO_UUID, Error.UNKNOWN_TOPIC_OR_PARTITION, message))
-        elif topic.topic_id in doomed:
-            del doomed[topic.topic_id]
+        elif topic.topic_id in supplied:
+            doomed.pop(topic.topic_id, None)
             message = "The provided topic name maps to an ID that was already supplied."
             results.append(_deleted(name, topic.topic_id, Error.INVALID_REQUEST, message))
         else:
@@ -231,7 +232,7 @@ def _create_partitions(
 ) -> list[VersionedRecord]:
     known = state.topic(topic.name)
     if known is None:
-        raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION)
     first = len(known.partitions)
     if topic.count == first:
         raise KafkaError(Error.INVALID_PARTITIONS, f"Topic already has {first} partition(s).")

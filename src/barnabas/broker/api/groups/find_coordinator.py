@@ -22,6 +22,7 @@ from barnabas.broker.coordinators.coordinator_spec import OFFSETS_TOPIC, TRANSAC
 from barnabas.net.large_requests import SHORT_BYTES_MAX, Cut
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
+from barnabas.protocol.error_messages import message_of
 from barnabas.protocol.errors import Error
 from barnabas.protocol.uuids import from_text
 
@@ -39,7 +40,7 @@ FIRST_VERSION_WITH_SHARE_KEYS = 6
 _MESSAGES: Mapping[Error, str] = {
     Error.NONE: "NONE",
     Error.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
-    Error.INVALID_REQUEST: "There are no coordinators for keys of this type, or not in this version of the request.",
+    Error.INVALID_REQUEST: message_of(Error.INVALID_REQUEST),
 }
 """The error message of answers before v4, which is there even if there is no error. Later answers have the last one
 only."""

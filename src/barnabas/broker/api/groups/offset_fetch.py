@@ -211,7 +211,7 @@ def split_deletion(
     for asked in request.topics:
         topic = topics.get(asked.name)
         missing = [each.partition_index for each in asked.partitions if not has_partition(topic, each.partition_index)]
-        if missing:
+        if missing or not asked.partitions:
             refused.append(refuse_deletion(asked.name, missing))
             asked.partitions = [each for each in asked.partitions if has_partition(topic, each.partition_index)]
         if asked.partitions:

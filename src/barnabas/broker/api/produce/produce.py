@@ -234,7 +234,7 @@ def close_on_error(connection: Connection, answers: Answers) -> None:
             if answer.error:
                 connection.refuse(
                     f"an acks=0 batch for partition {answer.index} failed with {Error(answer.error).name}: "
-                    f"{answer.message}"
+                    f"{answer.reason}"
                 )
                 return
 
@@ -359,7 +359,7 @@ class DelayedProduce(Slot):
         if error is not None:
             for _, partitions in self._answers:
                 for answer in partitions:
-                    answer.error, answer.message = Error.KAFKA_STORAGE_ERROR, str(error)
+                    answer.fail(Error.KAFKA_STORAGE_ERROR, str(error))
             self._reply()
         elif self._acks == ACKS_ALL and not settle_all(self._answers) and not self.connection.is_closed:
             self.wait_for_replicas()

@@ -107,6 +107,7 @@ def as_parsed(piece: m.ProduceRequest, version: int) -> ProduceRequest:
             ],
         )
         for topic in piece.topic_data
+        if topic.partition_data
     ]
     return ProduceRequest(piece.acks, piece.timeout_ms, piece.transactional_id, topics)
 
@@ -116,7 +117,7 @@ def require_success(partitions: list[PartitionAnswer]) -> None:
     for answer in partitions:
         if answer.error:
             raise BadRequestError(
-                f"an acks=0 batch for partition {answer.index} failed with {Error(answer.error).name}: {answer.message}"
+                f"an acks=0 batch for partition {answer.index} failed with {Error(answer.error).name}: {answer.reason}"
             )
 
 
@@ -126,7 +127,7 @@ async def flush(flusher: Flusher, partitions: list[PartitionAnswer]) -> None:
     flushes = [flusher.flush(answer.hosted.log) for answer in to_flush if answer.hosted is not None]
     for answer, outcome in zip(to_flush, await asyncio.gather(*flushes, return_exceptions=True), strict=True):
         if outcome is not None:
-            answer.error, answer.message = Error.KAFKA_STORAGE_ERROR, str(outcome)
+            answer.fail(Error.KAFKA_STORAGE_ERROR, str(outcome))
 
 
 class Replicating(Parked):

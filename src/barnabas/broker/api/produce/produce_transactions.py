@@ -11,6 +11,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.broker.api.produce.produce_wire import NotInTransactionError
 from barnabas.log.producers.producer_state import NOT_NEEDED
 from barnabas.protocol.batch import HEADER_SIZE, MAGIC, MAGIC_AT
 from barnabas.protocol.errors import Error, KafkaError
@@ -143,10 +144,12 @@ def for_version(error: Error, version: int) -> KafkaError:
     )
     if is_to_be_repeated:
         # Producers retry after this error without refreshing their metadata.
-        return KafkaError(
+        return NotInTransactionError(
             Error.NOT_ENOUGH_REPLICAS,
             f"Unable to verify the partition has been added to the transaction. Underlying error: {error.name}",
         )
     if error is Error.TRANSACTION_ABORTABLE and version < FIRST_VERSION_WITH_ABORTABLE:
         error = Error.INVALID_TXN_STATE
-    return KafkaError(error, "Partition was not added to the transaction")
+    if error is Error.INVALID_TXN_STATE:
+        return NotInTransactionError(error, "Partition was not added to the transaction")
+    return KafkaError(error)

@@ -11,15 +11,15 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from barnabas.broker.api.current_leader import write_leader
+from barnabas.log.batch_validation import NotOneBatchError
 from barnabas.net.large_requests import TooMuchAtOnceError
 from barnabas.protocol.codec import DecodeError
-from barnabas.protocol.errors import Error
+from barnabas.protocol.errors import Error, KafkaError
 from barnabas.protocol.varint import read_uvarint, write_uvarint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.protocol.errors import KafkaError
     from barnabas.replication.hosted import HostedPartition
 
 FIRST_VERSION_WITH_LOG_START = 5
@@ -46,6 +46,8 @@ pack_appended = Struct(">ihqqq3s").pack
 NO_ERRORS = b"\x01\0\0"
 """No record errors, no message, no tags."""
 
+_EXPLAINED = (Error.INVALID_RECORD, Error.INVALID_TIMESTAMP)
+
 TopicBatches = tuple[bytes, list[tuple[int, memoryview]]]
 
 
@@ -63,6 +65,17 @@ class ProduceRequest:
         return len(self.topics) > 1 or (bool(self.topics) and len(self.topics[0][1]) > 1)
 
 
+class NotInTransactionError(KafkaError):
+    """A batch that the coordinator of its transaction has not consented to."""
+
+
+def is_explained(error: KafkaError) -> bool:
+    """Whether the answer has words for an error besides its code: Kafka has them where it looked at the records of the
+    batch, and where it asked the coordinator of a transaction."""
+    looked_at_records = error.error in _EXPLAINED and not isinstance(error, NotOneBatchError)
+    return looked_at_records or isinstance(error, NotInTransactionError)
+
+
 class PartitionAnswer:
     """One partition's part of the answer, and what its acknowledgement waits for."""
 
@@ -78,6 +91,7 @@ class PartitionAnswer:
         "log_append_time",
         "log_start",
         "message",
+        "reason",
         "record_errors",
     )
 
@@ -85,6 +99,9 @@ class PartitionAnswer:
         self.index = index
         self.error: int = Error.NONE
         self.message: str | None = None
+        """What the client is told of the error."""
+        self.reason = ""
+        """What the log is told of it."""
         self.record_errors: Sequence[tuple[int, str]] = ()
         """Numbers of records in the batch, and what is wrong with each."""
         self.base_offset = -1
@@ -99,7 +116,12 @@ class PartitionAnswer:
         self._is_settled = False
 
     def refuse(self, error: KafkaError) -> None:
-        self.error, self.message = error.error, error.message
+        self.error, self.reason = error.error, error.message
+        self.message = error.message if is_explained(error) else None
+
+    def fail(self, error: Error, reason: str) -> None:
+        """The batch is not acknowledged, though it may have been written."""
+        self.error, self.reason, self.message = error, reason, None
 
     def settle(self) -> bool:
         """Whether the outcome of the batch is known: all in-sync replicas have it, or the answer has an error."""
@@ -152,7 +174,8 @@ def parse_classic(frame: memoryview, position: int, version: int) -> ProduceRequ
                 raise DecodeError(f"records of {length} bytes reach past the end of the request")
             batches.append((index, frame[position : position + length]))
             position += length
-        topics.append((name, batches))
+        if batches:
+            topics.append((name, batches))
     return ProduceRequest(acks, timeout_ms, transactional_id, topics)
 
 
@@ -205,7 +228,8 @@ def parse_flexible(frame: memoryview, position: int, version: int) -> ProduceReq
             batches.append((index, frame[position:batch_end]))
             position = batch_end + 1 if frame[batch_end] == 0 else skip_tags(frame, batch_end)
         position = position + 1 if frame[position] == 0 else skip_tags(frame, position)
-        topics.append((key, batches))
+        if batches:
+            topics.append((key, batches))
     skip_tags(frame, position)
     return ProduceRequest(acks, timeout_ms, transactional_id, topics)
 
