@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+from typing import TYPE_CHECKING
 
 import confluent_kafka
 
 from tests.clients.adapter import ProducerOptions
 from tests.clients.with_confluent import producer_config
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 ACKNOWLEDGED_S_MAX = 120.0
 
 
 class Source:
-    """Writes 0, 1, 2, … to every partition of a topic with an idempotent producer, at a steady pace."""
+    """Writes 0, 1, 2, … to every partition of a topic with an idempotent producer, at a steady pace.
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, every_s: float) -> None:
-        config = producer_config(bootstrap, ProducerOptions(idempotent=True, linger_ms=1))
-        self._producer = confluent_kafka.Producer(config | {"message.timeout.ms": 0})
+    What the producer says of its epochs and of what it tries again goes to `log`: a record that is there twice is
+    explained by that alone.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, every_s: float, log: Path | None = None) -> None:
+        config = producer_config(bootstrap, ProducerOptions(idempotent=True, linger_ms=1)) | {"message.timeout.ms": 0}
+        if log is None:
+            self._producer = confluent_kafka.Producer(config)
+        else:
+            self._producer = confluent_kafka.Producer(config | {"debug": "eos"}, logger=_logger_to(log))
         self._topic = topic
         self._partitions = partitions
         self._every_s = every_s
@@ -50,3 +62,11 @@ class Source:
     def _note(self, error: confluent_kafka.KafkaError | None, _: confluent_kafka.Message) -> None:
         if error is not None:
             self.failures.append(error.str())
+
+
+def _logger_to(path: Path) -> logging.Logger:
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logger = logging.Logger(path.stem, logging.DEBUG)
+    logger.addHandler(handler)
+    return logger

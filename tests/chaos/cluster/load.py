@@ -66,7 +66,7 @@ class Load:
                 producer = VerifiableProducer(bootstrap, NUMBERS, number, self.acknowledged, NUMBERS_EVERY_S)
                 stack.callback(producer.stop)
                 self.producers.append(producer)
-            self._source = Source(bootstrap, SOURCE, SOURCE_PARTITIONS, SOURCE_EVERY_S)
+            self._source = Source(bootstrap, SOURCE, SOURCE_PARTITIONS, SOURCE_EVERY_S, nodes.folder / "source.log")
             stack.callback(self._source.stop)
             for protocol, sink in SINKS.items():
                 workers = loop(bootstrap, group_of(protocol), SOURCE, sink, WORKERS, protocol)
