@@ -175,7 +175,9 @@ def named_leaders(response: m.ProduceResponse) -> set[int]:
 
 
 def answer_to(piece: m.ProduceRequest, answers: Answers) -> m.ProduceResponse:
+    """Topics without batches are not in it, as they are not with Kafka."""
     topic_response = m.ProduceResponse.TopicProduceResponse
+    topics = [topic for topic in piece.topic_data if topic.partition_data]
     return m.ProduceResponse(
         responses=[
             topic_response(
@@ -183,7 +185,7 @@ def answer_to(piece: m.ProduceRequest, answers: Answers) -> m.ProduceResponse:
                 topic_id=topic.topic_id,
                 partition_responses=[partition_answer(answer) for answer in of_topic],
             )
-            for topic, (_, of_topic) in zip(piece.topic_data, answers, strict=True)
+            for topic, (_, of_topic) in zip(topics, answers, strict=True)
         ]
     )
 
