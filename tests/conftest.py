@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 from typing import TYPE_CHECKING, Any, cast
 
 import hypothesis
@@ -40,6 +41,16 @@ GROUP_SETTINGS = {
 
 SPARK_TIMEOUT_S = 300
 """The first test that needs Spark waits for its start."""
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """Commands that run in the process of the tests leave its logging as it was."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

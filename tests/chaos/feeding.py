@@ -26,10 +26,11 @@ class Source:
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, every_s: float, log: Path | None = None) -> None:
         config = producer_config(bootstrap, ProducerOptions(idempotent=True, linger_ms=1)) | {"message.timeout.ms": 0}
-        if log is None:
+        self._log = None if log is None else logging.FileHandler(log)
+        if self._log is None:
             self._producer = confluent_kafka.Producer(config)
         else:
-            self._producer = confluent_kafka.Producer(config | {"debug": "eos"}, logger=_logger_to(log))
+            self._producer = confluent_kafka.Producer(config | {"debug": "eos"}, logger=_logger_to(self._log))
         self._topic = topic
         self._partitions = partitions
         self._every_s = every_s
@@ -42,13 +43,18 @@ class Source:
 
     def finish(self) -> None:
         """Stop, and wait until the node has acknowledged everything."""
-        self.stop()
+        self._end()
         left = self._producer.flush(ACKNOWLEDGED_S_MAX)
         assert left == 0, f"{left} records were never acknowledged"
         assert self.failures == []
 
     def stop(self) -> None:
         """Stop, whatever has been acknowledged."""
+        self._end()
+        if self._log is not None:
+            self._log.close()
+
+    def _end(self) -> None:
         self._is_over.set()
         self._thread.join()
 
@@ -64,9 +70,8 @@ class Source:
             self.failures.append(error.str())
 
 
-def _logger_to(path: Path) -> logging.Logger:
-    handler = logging.FileHandler(path)
+def _logger_to(handler: logging.Handler) -> logging.Logger:
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    logger = logging.Logger(path.stem, logging.DEBUG)
+    logger = logging.Logger("producer", logging.DEBUG)
     logger.addHandler(handler)
     return logger

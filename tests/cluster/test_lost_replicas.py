@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tests.clients.adapter import Client, Delivery, Producer
 
 CONTROLLER = 1
+BROKERS = (2, 3, 4)
 DEBUGGING_CONSUMER = -2
 NOT_ENOUGH_REPLICAS = 19
 ONCE = ProducerOptions(request_timeout_ms=1_000, delivery_timeout_ms=1_100, retries=0)
@@ -225,6 +226,8 @@ def test_without_a_quorum_records_flow_and_nothing_is_decided(
 ) -> None:
     for topic in topics:
         create_replicated(cluster, topic, assignment=[[2, 3, 4], [3, 4, 2]])
+    # What a broker has not heard of by then, it does not hear of before the quorum is back.
+    wait_until(lambda: all(described(cluster, topic, at) for topic in topics for at in BROKERS), "all know the topics")
     cluster.kill(CONTROLLER)
     for client, topic in zip(clients, topics, strict=True):
         client.produce(topic, values(3), partition=0)

@@ -180,10 +180,7 @@ def test_the_older_request_replaces_everything_that_a_resource_had() -> None:
         (
             incremental(GROUP, "g", ("consumer.session.timeout.ms", SET, "1")),
             Error.INVALID_CONFIG,
-            (
-                "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms "
-                "(45000)"
-            ),
+            "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms",
         ),
         (
             incremental(TOPIC, "t", ("leader.replication.throttled.replicas", SET, "1:1," * 9000)),
