@@ -7,18 +7,14 @@ says that everything before the active segment is clean. Both cleaners look for 
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not all of them in its __all__
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
-
+from barnabas.client.admin.configs import BROKER, TOPIC, Resource, alter_configs
+from barnabas.client.client_settings import ClientSettings
+from barnabas.client.cluster import Cluster
 from bench import procfs, wire
 from bench.case import CaseError, LifecycleCase, Row, run_load
 from bench.loads.requests import RequestsLoad
@@ -42,10 +38,9 @@ POLL_SECONDS: Final = 0.01
 SEGMENT_BYTES: Final = 128 << 20
 NEVER_MS: Final = str((1 << 63) - 1)
 BACKOFF_MS: Final = "100"
-ANSWER_SECONDS_MAX: Final = 60.0
 REQUESTS_PER_SECOND: Final = 500.0
 """Of a neighbour: few, so that what they wait for is the cleaner and not each other."""
-TOPIC: Final = "bench-compacted"
+COMPACTED: Final = "bench-compacted"
 SETTINGS: Final = {
     "cleanup.policy": "compact",
     "segment.bytes": str(SEGMENT_BYTES),
@@ -97,7 +92,7 @@ def _beside_requests(plan: Plan, node: FolderNode) -> Figures:
     beside = _round_trips(node, neighbour, plan.seconds)
     cleaning.join()
     if not took:
-        raise CaseError(f"{TOPIC} was not compacted")
+        raise CaseError(f"{COMPACTED} was not compacted")
     return {
         "alone_p99_ms": alone["p99_ms"],
         "beside_p99_ms": beside["p99_ms"],
@@ -133,34 +128,34 @@ def _round_trips(node: FolderNode, topic: Topic, seconds: float) -> Figures:
 
 def _fill(node: FolderNode, load: KeyedLoad) -> int:
     """How many bytes the log then has."""
-    _alter(node, ConfigResource(ResourceType.BROKER, ""), "log.cleaner.backoff.ms", BACKOFF_MS)
-    topic = Topic.create(node.bootstrap, 1, TOPIC, settings=SETTINGS)
-    reply = wire.ProduceReply.of(TOPIC)
+    _alter(node, Resource(BROKER, ""), "log.cleaner.backoff.ms", BACKOFF_MS)
+    topic = Topic.create(node.bootstrap, 1, COMPACTED, settings=SETTINGS)
+    reply = wire.ProduceReply.of(COMPACTED)
     written = 0
     with wire.connect(HOST, node.port) as connection:
         for batch, _ in batches(load):
             error = reply.first_error(_exchange(connection, batch))
             if error:
-                raise CaseError(f"a batch for {TOPIC} was refused with error code {error}")
+                raise CaseError(f"a batch for {COMPACTED} was refused with error code {error}")
             written += len(batch)
     if (found := topic.record_count()) != load.records:
-        raise CaseError(f"{TOPIC} holds {found:,} records of {load.records:,}")
+        raise CaseError(f"{COMPACTED} holds {found:,} records of {load.records:,}")
     return written
 
 
 def _exchange(connection: socket.socket, batch: bytes) -> bytes:
-    return wire.exchange(connection, wire.produce_frame(TOPIC, [0], batch))
+    return wire.exchange(connection, wire.produce_frame(COMPACTED, [0], batch))
 
 
 def _compact(node: FolderNode) -> float:
     """Seconds until everything before the active segment is clean."""
-    log = node.data_dir / f"{TOPIC}-0"
+    log = node.data_dir / f"{COMPACTED}-0"
     goal = max(int(file.stem) for file in log.glob("*.log"))
     started = time.perf_counter()
-    _alter(node, ConfigResource(ResourceType.TOPIC, TOPIC), "min.compaction.lag.ms", "0")
+    _alter(node, Resource(TOPIC, COMPACTED), "min.compaction.lag.ms", "0")
     while _clean_until(node.data_dir) < goal:
         if time.perf_counter() - started > CLEAN_SECONDS_MAX:
-            raise CaseError(f"{TOPIC} is not clean after {CLEAN_SECONDS_MAX:.0f} s")
+            raise CaseError(f"{COMPACTED} is not clean after {CLEAN_SECONDS_MAX:.0f} s")
         time.sleep(POLL_SECONDS)
     return time.perf_counter() - started
 
@@ -171,11 +166,10 @@ def _clean_until(data_dir: Path) -> int:
         lines = (data_dir / CHECKPOINT).read_text().splitlines()
     except FileNotFoundError:
         return 0
-    return next((int(line.split()[2]) for line in lines if line.split()[:1] == [TOPIC]), 0)
+    return next((int(line.split()[2]) for line in lines if line.split()[:1] == [COMPACTED]), 0)
 
 
-def _alter(node: FolderNode, resource: ConfigResource, key: str, value: str) -> None:
-    entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
-    resource.add_incremental_config(entry)
-    admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 2})
-    admin.incremental_alter_configs([resource])[resource].result(ANSWER_SECONDS_MAX)
+def _alter(node: FolderNode, resource: Resource, key: str, value: str) -> None:
+    settings = ClientSettings.from_options({"bootstrap.servers": node.bootstrap})
+    with contextlib.closing(Cluster(settings)) as cluster:
+        alter_configs(cluster, resource, {key: value})
