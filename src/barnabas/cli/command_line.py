@@ -6,6 +6,8 @@ A command fails with a `CommandError`, which `main` turns into one line on stder
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
@@ -155,6 +157,11 @@ def parse_pair(text: str) -> tuple[str, str]:
     if not equals or not key.strip():
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form key=value")
     return key.strip(), value
+
+
+def drop_output() -> None:
+    """Nobody reads standard output any more. Python would complain at exit about what could not be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def positive_int(text: str) -> int:

@@ -6,12 +6,11 @@ is imported, which keeps `barnabas start` quick: a node does not pay for the tab
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.cli.command_line import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, CommandError, UsageError
+from barnabas.cli.command_line import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, CommandError, UsageError, drop_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,8 +56,8 @@ def exit_code_of(command: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output (`| head`) has seen enough. Python would complain at exit about unwritten output.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of our output (`| head`) has seen enough.
+        drop_output()
         return EXIT_OK
     return code
 

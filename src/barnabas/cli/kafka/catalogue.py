@@ -15,6 +15,8 @@ class KafkaTool(NamedTuple):
 
 TOOLS: Final[dict[str, KafkaTool]] = {
     "kafka-topics": KafkaTool("topics.topics_tool", "create, alter, delete, list and describe topics"),
+    "kafka-console-producer": KafkaTool("console.producer_tool", "send lines of text to a topic"),
+    "kafka-console-consumer": KafkaTool("console.consumer_tool", "print the records of topics"),
     "kafka-server-start": KafkaTool("server.server_start", "run a node with a file of settings"),
     "kafka-server-stop": KafkaTool("server.server_stop", "stop the nodes that kafka-server-start runs here"),
     "kafka-run-class": KafkaTool("server.run_class", "run a tool by the name of Kafka's class"),

@@ -8,7 +8,7 @@ from barnabas.cli.kafka.cluster_access import LOCAL_NODE
 from barnabas.cli.kafka.tool import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 BOOTSTRAP: Final = "bootstrap-server"
 ZOOKEEPER: Final = "zookeeper"
@@ -16,10 +16,13 @@ BROKER_LIST: Final = {"broker-list": BOOTSTRAP}
 """For tools of which the flag does not mean the numbers of brokers."""
 
 
-def todays_words(words: Sequence[str], renamed: Mapping[str, str] | None = None) -> list[str]:
+def todays_words(
+    words: Sequence[str], renamed: Mapping[str, str] | None = None, without_effect: Collection[str] = ()
+) -> list[str]:
     """A command line in which `--zookeeper …` has become `--bootstrap-server` with the node of this machine.
 
-    Where it says a bootstrap server as well, only that counts. `renamed` says what other flags are called today.
+    Where it says a bootstrap server as well, only that counts. `renamed` says what other flags are called today, and
+    `without_effect` which ones asked for what has become a matter of course.
     """
     names = {_name(word) for word in words}
     has_bootstrap = bool(names & {BOOTSTRAP, "bootstrap-controller"})
@@ -37,6 +40,8 @@ def todays_words(words: Sequence[str], renamed: Mapping[str, str] | None = None)
                 warn(f"--zookeeper: there is no ZooKeeper any more; this is `--bootstrap-server {LOCAL_NODE}`")
                 found += [f"--{BOOTSTRAP}", LOCAL_NODE]
                 has_bootstrap = True
+        elif name in without_effect:
+            continue
         elif renamed and name in renamed:
             found += [f"--{renamed[name]}", *([value] if "=" in word else [])]
         else:
