@@ -8,6 +8,7 @@ starts again gets just what it missed.
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -35,7 +36,10 @@ _BY_DURATION: Final = "by_duration:"
 _BATCH_MAX: Final = 500
 """How many records are handed out at a time: as many as Java's client does."""
 _METADATA_WAIT_S: Final = 0.5
-_OFFSETS_WAIT_S: Final = 30.0
+_OFFSETS_WAIT_S: Final = 10.0
+_FIRST: Final = -2
+_END: Final = -1
+"""What stands for times: the first record, and the place behind the last one."""
 _MISSING_AGAIN_S: Final = 1.0
 """How soon a topic that is not there is looked for again."""
 _PASSING: Final = frozenset(
@@ -177,22 +181,19 @@ class _StartOfTheLost:
             self._refuse()
         self.rdkafka_name = {NONE: "error", EARLIEST: EARLIEST}.get(text, LATEST)
 
-    def resolved(self, consumer: Consumer, place: TopicPartition) -> int:
-        """The offset at which a partition is begun."""
+    def resolved(self, consumer: Consumer, places: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """Partitions with the offsets at which they are begun: asked for at once, so that the first fetch has all."""
+        if not places:
+            return []
         if self._text == NONE:
-            raise ReadError(_no_offset(f"{place.topic}-{place.partition}"))
-        if self._before_ms:
-            asked = TopicPartition(place.topic, place.partition, int(time.time() * 1000) - self._before_ms)
-            (found,) = consumer.offsets_for_times([asked], timeout=_OFFSETS_WAIT_S)
-            if found.offset >= 0:
-                return int(found.offset)
-        first, end = consumer.get_watermark_offsets(place, timeout=_OFFSETS_WAIT_S)
-        return int(first if self._text == EARLIEST else end)
-
-    @property
-    def logical(self) -> int | None:
-        """What librdkafka looks up by itself."""
-        return {EARLIEST: OFFSET_BEGINNING, LATEST: OFFSET_END}.get(self._text)
+            raise ReadError(_no_offset(", ".join(f"{each.topic}-{each.partition}" for each in places)))
+        if self._text == EARLIEST:
+            return _offsets_at(consumer, places, _FIRST)
+        if self._text == LATEST:
+            return _offsets_at(consumer, places, _END)
+        found = _offsets_at(consumer, places, int(time.time() * 1000) - self._before_ms)
+        without = [each for each in found if each.offset < 0]
+        return [each for each in found if each.offset >= 0] + _offsets_at(consumer, without, _END)
 
     def _duration(self, text: str) -> int:
         try:
@@ -211,6 +212,17 @@ class _StartOfTheLost:
             f"Invalid value `{self._text}` for configuration auto.offset.reset. The value must be either 'earliest', "
             "'latest', 'none' or of the format 'by_duration:<PnDTnHnMn.nS.>'.",
         )
+
+
+def _offsets_at(consumer: Consumer, places: Sequence[TopicPartition], timestamp: int) -> list[TopicPartition]:
+    """Where partitions stood at a time, or at what stands for one in a request."""
+    if not places:
+        return []
+    asked = [TopicPartition(each.topic, each.partition, timestamp) for each in places]
+    return [
+        TopicPartition(each.topic, each.partition, each.offset)
+        for each in consumer.offsets_for_times(asked, timeout=_OFFSETS_WAIT_S)
+    ]
 
 
 class PartitionReader:
@@ -236,7 +248,7 @@ class TopicReader:
     def __init__(self, client: Client, topics: Topics) -> None:
         self._client = client
         self._topics = topics
-        self._assigned: dict[tuple[str, int], TopicPartition] = {}
+        self._assigned: set[tuple[str, int]] = set()
         self._look_at = 0.0
 
     def records(self, wait_s: float) -> list[Message]:
@@ -260,20 +272,22 @@ class TopicReader:
         if not counts:
             self._look_at = time.monotonic() + min(_MISSING_AGAIN_S, self._client.refresh_s)
         new = [
-            self._place(topic, partition)
+            TopicPartition(topic, partition)
             for topic, count in counts.items()
             for partition in range(count)
             if (topic, partition) not in self._assigned
         ]
         if new:
-            self._client.consumer.incremental_assign(new)
-            self._assigned.update({(place.topic, place.partition): place for place in new})
+            self._begin(new)
 
-    def _place(self, topic: str, partition: int) -> TopicPartition:
-        start = self._client.start
-        place = TopicPartition(topic, partition)
-        place.offset = start.resolved(self._client.consumer, place) if start.logical is None else start.logical
-        return place
+    def _begin(self, places: list[TopicPartition]) -> None:
+        try:
+            starts = self._client.start.resolved(self._client.consumer, places)
+        except KafkaException:
+            self._look_at = time.monotonic() + _MISSING_AGAIN_S  # nobody leads one of them yet
+            return
+        self._client.consumer.incremental_assign(starts)
+        self._assigned.update((place.topic, place.partition) for place in starts)
 
 
 class GroupReader:
@@ -285,11 +299,9 @@ class GroupReader:
         self._subscribed: list[str] = []
         self._look_at = 0.0
         self._failure: ReadError | None = None
-        if topics.name is not None:
-            self._subscribe([topics.name])
 
     def records(self, wait_s: float) -> list[Message]:
-        if self._topics.name is None and time.monotonic() >= self._look_at:
+        if time.monotonic() >= self._look_at:
             self._look()
         messages = self._client.records(wait_s)
         if self._failure is not None:
@@ -313,6 +325,13 @@ class GroupReader:
 
     def _look(self) -> None:
         found = self._client.topics(self._topics)
+        if found is None:
+            return
+        if self._topics.name is not None:
+            # One that is not there yet is waited for as a member.
+            self._look_at = math.inf
+            self._subscribe([self._topics.name])
+            return
         self._look_at = time.monotonic() + (self._client.refresh_s if found else _MISSING_AGAIN_S)
         if found and sorted(found) != self._subscribed:
             self._subscribe(sorted(found))
@@ -323,30 +342,22 @@ class GroupReader:
 
     def _on_assign(self, consumer: Consumer, places: list[TopicPartition]) -> None:
         try:
-            begun = [self._begun(place) for place in consumer.committed(places, timeout=_OFFSETS_WAIT_S)]
+            committed = consumer.committed(places, timeout=_OFFSETS_WAIT_S)
+            known = [TopicPartition(each.topic, each.partition, each.offset) for each in committed if each.offset >= 0]
+            new = self._client.start.resolved(consumer, [each for each in committed if each.offset < 0])
         except KafkaException as failure:
             self._failure = ReadError(self._client.exception(failure.args[0]))
             return
         except ReadError as failure:
             self._failure = failure
             return
-        starts = [TopicPartition(place.topic, place.partition, place.offset) for place, _ in begun]
         if self._client.is_incremental:
-            consumer.incremental_assign(starts)
+            consumer.incremental_assign(known + new)
         else:
-            consumer.assign(starts)
+            consumer.assign(known + new)
         # Where it begins is committed as well, as Java's client does: what comes while nobody reads is not lost then.
         if self._client.commits:
-            self._store([place for place, is_new in begun if is_new])
-
-    def _begun(self, place: TopicPartition) -> tuple[TopicPartition, bool]:
-        """Where a partition is gone on with, and whether that is a beginning."""
-        if place.error is not None:
-            raise KafkaException(place.error)
-        if place.offset >= 0:
-            return place, False
-        start = self._client.start.resolved(self._client.consumer, place)
-        return TopicPartition(place.topic, place.partition, start), True
+            self._store(new)
 
     def _store(self, places: list[TopicPartition]) -> None:
         if not places:
