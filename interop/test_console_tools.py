@@ -318,6 +318,9 @@ def test_both_commit_as_members_of_groups_what_they_printed_and_where_they_began
     assert re.search(rf"G {TOPIC} 0 9 9 0 ", described[0])
 
 
+LONG_LINE: Final = "a" * 1000 + "\n"
+"""librdkafka sends as it is what a codec would make longer."""
+
 SENT: Final[dict[str, tuple[list[str], str]]] = {
     "lines": ([], "a\nb\n\nlast"),
     "all ends of lines": ([], "a\r\nb\rc\n"),
@@ -369,10 +372,10 @@ SENT: Final[dict[str, tuple[list[str], str]]] = {
     "a pattern that is none": (["--reader-property", "headers.separator=["], "a\n"),
     "one at a time": (["--sync"], "a\nb\n"),
     "one at a time to a bad line": (["--sync", "--reader-property", "parse.key=true"], "a\tb\nx\n"),
-    "a codec": (["--compression-codec", "zstd"], "a\n"),
-    "a codec without a name": (["--compression-codec"], "a\n"),
-    "a codec without a name before a flag": (["--compression-codec", "--sync"], "a\n"),
-    "an empty codec": (["--compression-codec="], "a\n"),
+    "a codec": (["--compression-codec", "zstd"], LONG_LINE),
+    "a codec without a name": (["--compression-codec"], LONG_LINE),
+    "a codec without a name before a flag": (["--compression-codec", "--sync"], LONG_LINE),
+    "an empty codec": (["--compression-codec="], LONG_LINE),
     "no codec": (["--compression-codec", "none", "more"], "a\n"),
     "a codec that is none": (["--compression-codec", "foo"], "a\n"),
     "acks": (["--request-required-acks", "all"], "a\n"),

@@ -19,7 +19,7 @@ from barnabas.cli.kafka.older_flags import BROKER_LIST, todays_words
 from barnabas.cli.kafka.tool import EXIT_FAILED, ToolError, ToolUsageError, print_help, print_version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from barnabas.cli.kafka.console.formatters import Consumed
     from barnabas.cli.kafka.console.reading import Reader
@@ -205,11 +205,11 @@ def _reader(given: Given, properties: dict[str, str], offset: int | str, has_gro
     from barnabas.cli.kafka.console import reading
 
     check_names(properties["bootstrap.servers"], "kafka consumer")
-    name, include = given.text("topic"), given.text("include")
     partition = given.integer("partition")
     client = reading.Client(properties)
     if partition is None and properties.get("group.protocol", "classic").lower() == "classic":
         print(KIP_848, file=sys.stderr)
+    name, include = given.text("topic"), given.text("include")
     if partition is not None:
         assert name is not None
         return reading.PartitionReader(client, name, partition, reading.logical_offset(offset))
@@ -287,7 +287,7 @@ class _Consuming:
             return _POLL_S
         return max(min(_POLL_S, last_s + self._timeout_s - time.monotonic()), 0)
 
-    def _print(self, messages: list[Consumed]) -> bool:
+    def _print(self, messages: Sequence[Consumed]) -> bool:
         """Whether somebody still reads what is printed."""
         out = bytearray()
         try:

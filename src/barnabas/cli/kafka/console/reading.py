@@ -312,12 +312,7 @@ class GroupReader:
         """These may be committed."""
         if self._client.commits:
             last = {(message.topic(), message.partition()): message for message in messages}
-            self._store(
-                [
-                    TopicPartition(topic, partition, message.offset() + 1, leader_epoch=message.leader_epoch())
-                    for (topic, partition), message in last.items()
-                ]
-            )
+            self._store([_behind(message) for message in last.values()])
 
     def close(self) -> None:
         """Commit, and leave the group."""
@@ -376,6 +371,15 @@ Reader = PartitionReader | TopicReader | GroupReader
 def logical_offset(offset: int | str) -> int:
     """An offset, `earliest` or `latest` as librdkafka has it."""
     return {EARLIEST: OFFSET_BEGINNING, LATEST: OFFSET_END}[offset] if isinstance(offset, str) else offset
+
+
+def _behind(message: Message) -> TopicPartition:
+    """Where a partition is gone on with after a record."""
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    assert topic is not None
+    assert partition is not None
+    assert offset is not None
+    return TopicPartition(topic, partition, offset + 1, leader_epoch=message.leader_epoch())
 
 
 def _no_offset(place: str) -> str:

@@ -145,7 +145,8 @@ class Sender:
             self._is_known = True
             return
         error = Error(found.error.code()) if found.error.code() >= 0 else Error.UNKNOWN_SERVER_ERROR
-        if not self._has_warned:
+        is_news = not self._has_warned
+        if is_news:
             self._has_warned = True
             log_warning(
                 f"[{self._client}] The metadata response from the cluster reported a recoverable issue with "
@@ -155,7 +156,8 @@ class Sender:
             if error is Error.INVALID_TOPIC_EXCEPTION:
                 log_error(f"[{self._client}] Metadata response reported invalid topics [{self._topic}]", METADATA)
         if error is Error.INVALID_TOPIC_EXCEPTION:
-            raise SendError(f"{exception_name(error)}: Invalid topics: [{self._topic}]")
+            which = f"Invalid topics: [{self._topic}]" if is_news else self._topic
+            raise SendError(f"{exception_name(error)}: {which}")
         if error is Error.TOPIC_AUTHORIZATION_FAILED:
             raise SendError(f"{exception_name(error)}: Not authorized to access topics: [{self._topic}]")
         time.sleep(min(timeout_s, _METADATA_PAUSE_S))
