@@ -159,6 +159,15 @@ def parse_pair(text: str) -> tuple[str, str]:
     return key.strip(), value
 
 
+def reopen_closed_streams() -> None:
+    """Whoever started us may have closed what we read from or write to (`<&-`): nothing is there, then, and that is no
+    reason to fail. Nor may the first file or socket that is opened take its place."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # It stays open for as long as the process lives.
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+
+
 def drop_output() -> None:
     """Nobody reads standard output any more. Python would complain at exit about what could not be written."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -10,7 +10,15 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.cli.command_line import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, CommandError, UsageError, drop_output
+from barnabas.cli.command_line import (
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_USAGE,
+    CommandError,
+    UsageError,
+    drop_output,
+    reopen_closed_streams,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,6 +49,7 @@ VERSION_FLAGS = ("-V", "--version")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    reopen_closed_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     return exit_code_of(lambda: run_command(words))
 

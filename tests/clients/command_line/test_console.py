@@ -371,6 +371,12 @@ def test_when_nobody_reads_any_more_the_consumer_ends(group_node: Peer, topics: 
     assert "Unable to write to standard out, closing consumer.\nProcessed a total of " in err
 
 
+def test_a_producer_whose_input_is_closed_has_no_lines_to_send(group_node: Peer, topic: str) -> None:
+    words = [*COMMAND, PRODUCER, "--bootstrap-server", group_node.bootstrap, "--topic", topic]
+    done = subprocess.run(["sh", "-c", '"$@" <&-', "sh", *words], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_help_does_without_what_only_a_client_needs(capsys: pytest.CaptureFixture[str]) -> None:
     for name in (PRODUCER, CONSUMER):
         code = (
