@@ -1,7 +1,7 @@
 """Records of topics by librdkafka, for the console consumer: as a member of a group, or without one.
 
 Without a group the partitions are simply read: nothing is joined, nothing is committed, and nothing of the tool is left
-in the cluster when it ends. (Java's tool joins a group of a random name, which stays in lists for days.) As a member it
+in the cluster when it ends, where Java's tool leaves a group of a random name in the lists for a while. As a member it
 commits what has been printed, and where it stands in partitions from which nothing has come yet: so that a group that
 starts again gets just what it missed.
 """
@@ -78,6 +78,7 @@ class Client:
     """A consumer of librdkafka, and what the properties say of it."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
+        given = rdkafka_settings(properties, CONSUMER)
         self.name = f"Consumer clientId={properties['client.id']}, groupId={properties['group.id']}"
         self.start = _StartOfTheLost(properties.get("auto.offset.reset", LATEST))
         self.refresh_s = int(properties.get("metadata.max.age.ms", 300_000)) / 1000
@@ -88,7 +89,7 @@ class Client:
             "error_cb": reporter(self.name),
             "fetch.queue.backoff.ms": 10,  # the default is to pause for a second each time the queue is full
         }
-        settings = defaults | rdkafka_settings(properties, CONSUMER)
+        settings = defaults | given
         self.commits = bool(settings.get("enable.auto.commit", True))
         self.is_incremental = (
             settings.get("group.protocol", "").lower() == "consumer"
@@ -264,13 +265,10 @@ class TopicReader:
 
     def _look(self) -> None:
         counts = self._client.topics(self._topics)
-        self._look_at = time.monotonic() + (
-            self._client.refresh_s if counts or (counts is not None and self._topics.name is None) else 0
-        )
         if counts is None:
             return
-        if not counts:
-            self._look_at = time.monotonic() + min(_MISSING_AGAIN_S, self._client.refresh_s)
+        pause_s = self._client.refresh_s if counts else min(_MISSING_AGAIN_S, self._client.refresh_s)
+        self._look_at = time.monotonic() + pause_s
         new = [
             TopicPartition(topic, partition)
             for topic, count in counts.items()
