@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from barnabas.cli.kafka.console import coordinator_records
 from barnabas.cli.kafka.console.deserializers import DeserializationError, NoDeserializerError, deserializer
@@ -34,7 +34,7 @@ class Consumed(Protocol):
     def timestamp(self) -> tuple[int, int]: ...
     def key(self) -> bytes | None: ...
     def value(self) -> bytes | None: ...
-    def headers(self) -> list[tuple[str, bytes | None]] | None: ...
+    def headers(self) -> Any: ...  # pairs of a name with bytes or None, where there are any
 
 
 class FormatError(Exception):

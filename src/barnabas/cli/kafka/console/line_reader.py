@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Iterable, Iterator, Mapping
 
-Header = tuple[str, str | bytes | None]
+Header = tuple[str, bytes | None]
 
 CLASS_NAMES: Final = frozenset(
     {"org.apache.kafka.tools.LineMessageReader", "kafka.tools.ConsoleProducer$LineMessageReader"}

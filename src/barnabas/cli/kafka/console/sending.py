@@ -108,7 +108,7 @@ class Sender:
         while True:
             try:
                 self._producer.produce(
-                    self._topic, record.value, record.key, on_delivery=on_delivery, headers=record.headers or None
+                    self._topic, record.value, record.key, on_delivery=on_delivery, headers=[*record.headers] or None
                 )
             except BufferError:
                 if time.monotonic() > deadline:
