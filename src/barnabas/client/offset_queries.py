@@ -36,7 +36,7 @@ EARLIEST_LOCAL_VERSION: Final = 8
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 
-_CONSUMER: Final = -1
+CONSUMER: Final = -1
 """The replica id of those that are no replica."""
 _NO_OFFSET: Final = -1
 _NO_EPOCH: Final = -1
@@ -208,7 +208,7 @@ def _ask_offsets(cluster: Cluster, question: _Question, isolation_level: int) ->
         for name, numbers in by_topic(question.places).items()
     ]
     request = request_class(
-        replica_id=_CONSUMER,
+        replica_id=CONSUMER,
         isolation_level=isolation_level,
         topics=topics,
         timeout_ms=cluster.settings.request_timeout_ms,

@@ -64,6 +64,10 @@ class MalformedAnswerError(WireError):
 class UnsupportedVersionError(WireError):
     """The two sides have no version of this API in common."""
 
+    def __init__(self, message: str, api_key: int | None = None) -> None:
+        super().__init__(message)
+        self.api_key = api_key
+
 
 class AuthenticationError(WireError):
     """The two sides do not trust each other: a certificate, a password or a mechanism is not accepted."""
@@ -224,11 +228,12 @@ def newest_version(
     newest = ours.max_version if at_most is None else min(at_most, ours.max_version)
     theirs = offered.get(api_key)
     if theirs is None:
-        raise UnsupportedVersionError(f"{address} does not support {api_name(api_key)}")
+        raise UnsupportedVersionError(f"{address} does not support {api_name(api_key)}", api_key)
     version = min(newest, theirs.highest)
     if version < max(ours.min_version, theirs.lowest):
         raise UnsupportedVersionError(
             f"{address} supports {api_name(api_key)} v{theirs.lowest} to v{theirs.highest}, "
-            f"this client supports v{ours.min_version} to v{newest}"
+            f"this client supports v{ours.min_version} to v{newest}",
+            api_key,
         )
     return version

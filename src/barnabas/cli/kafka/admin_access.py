@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 from barnabas.cli.kafka.cluster_access import cluster_at, is_unreachable, read_properties_file
 from barnabas.cli.kafka.java_exceptions import exception_name
 from barnabas.cli.kafka.tool import ToolError
+from barnabas.net.frames import UnsupportedVersionError
+from barnabas.protocol.api import ApiKey
 from barnabas.protocol.error_messages import message_of
 from barnabas.protocol.errors import Error, KafkaError
 
@@ -47,9 +49,10 @@ def admin_at(
     with contextlib.ExitStack() as stack:
         try:
             cluster = stack.enter_context(cluster_at(bootstrap, properties, at_controllers=at_controllers))
-            _check_names(cluster.settings)
+            check_names(cluster.settings)
         except ToolError as failure:
-            raise ToolError(NO_CLIENT, hint=failure.message) from None
+            why = ": ".join(filter(None, (failure.message, failure.hint)))
+            raise ToolError(NO_CLIENT, hint=why) from None
         yield cluster
 
 
@@ -63,10 +66,33 @@ def asking(call: str) -> Iterator[None]:
             raise AskError(
                 Error.REQUEST_TIMED_OUT, f"Timed out waiting for a node assignment. Call: {call}", failure.message
             ) from None
+        cause = failure.__cause__
+        if isinstance(cause, UnsupportedVersionError) and cause.api_key is not None:
+            words = f"The node does not support {ApiKey(cause.api_key).name}"
+            raise AskError(failure.error, words, failure.message) from None
         raise AskError(failure.error, failure.message or message_of(failure.error)) from None
 
 
-def _check_names(settings: ClientSettings) -> None:
+@contextlib.contextmanager
+def asking_by_name(call: str) -> Iterator[None]:
+    """The same for those tools that print the name of the exception as well."""
+    try:
+        with asking(call):
+            yield
+    except AskError as failure:
+        raise AskError(failure.error, failure.with_name, failure.hint) from None
+
+
+def said_of(failure: KafkaError, call: str) -> AskError:
+    """What went wrong with one of several things that were asked for in one call."""
+    try:
+        with asking(call):
+            raise failure
+    except AskError as error:
+        return error
+
+
+def check_names(settings: ClientSettings) -> None:
     """Fail at once where no bootstrap server has a name that leads anywhere: that will not pass by waiting."""
     for server in settings.bootstrap_servers:
         try:
@@ -75,4 +101,4 @@ def _check_names(settings: ClientSettings) -> None:
             continue
         return
     names = ", ".join(server.host for server in settings.bootstrap_servers)
-    raise ToolError(f"No resolvable bootstrap urls given in bootstrap.servers: {names}")
+    raise ToolError("No resolvable bootstrap urls given in bootstrap.servers", hint=names)

@@ -28,6 +28,17 @@ TOOLS: Final[dict[str, KafkaTool]] = {
         "groups.consumer_groups_tool", "list, describe and delete groups of consumers, and set how far they have come"
     ),
     "kafka-configs": KafkaTool("configs.configs_tool", "describe and alter settings, quotas and passwords"),
+    "kafka-get-offsets": KafkaTool("partitions.get_offsets_tool", "show where partitions begin and end"),
+    "kafka-delete-records": KafkaTool("partitions.delete_records_tool", "delete the oldest records of partitions"),
+    "kafka-log-dirs": KafkaTool("files.log_dirs_tool", "show the folders of brokers and what is in them"),
+    "kafka-transactions": KafkaTool(
+        "transactions.transactions_tool", "show transactions and their producers, and end those that hang"
+    ),
+    "kafka-groups": KafkaTool("groups.groups_tool", "list the groups of every kind"),
+    "kafka-broker-api-versions": KafkaTool("cluster.api_versions_tool", "show the APIs that each broker speaks"),
+    "kafka-cluster": KafkaTool("cluster.cluster_tool", "show the id of a cluster and its nodes, and forget a broker"),
+    "kafka-features": KafkaTool("cluster.features_tool", "show and change the levels of a cluster's features"),
+    "kafka-metadata-quorum": KafkaTool("cluster.quorum_tool", "show and change the quorum of controllers"),
     "kafka-client-metrics": KafkaTool("configs.client_metrics_tool", "say what clients are to report of themselves"),
 }
 """Each in a module of its own."""

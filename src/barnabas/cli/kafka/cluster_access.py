@@ -55,6 +55,16 @@ def cluster_at(
         cluster.close()
 
 
+def check_servers(bootstrap: str) -> None:
+    """ToolUsageError, in the words of those tools that look at them first, for what are no addresses of servers."""
+    if not bootstrap.strip():
+        raise ToolUsageError("Error while validating the bootstrap address")
+    try:
+        client_settings(bootstrap)
+    except ToolUsageError:
+        raise ToolUsageError("Please provide valid host:port like host1:9091,host2:9092") from None
+
+
 def client_settings(
     bootstrap: str, properties: Mapping[str, str] | None = None, *, at_controllers: bool = False
 ) -> ClientSettings:
@@ -74,8 +84,8 @@ def _kafka_words(bootstrap: str, error: SettingsError) -> str:
 
 
 def is_unreachable(failure: KafkaError) -> bool:
-    """Whether nobody answered until the time was over."""
-    return failure.error is Error.NETWORK_EXCEPTION
+    """Whether nobody answered until the time was over, or the one that was to answer was not there."""
+    return failure.error in (Error.NETWORK_EXCEPTION, Error.BROKER_NOT_AVAILABLE)
 
 
 def words_of(code: int, message: str | None = None) -> str:

@@ -34,10 +34,20 @@ class ToolUsageError(ToolError):
     """The command line makes no sense, whatever the state of the cluster."""
 
 
+class ToolEnd(Exception):  # noqa: N818 - nothing has failed
+    """The tool has said what it was asked about itself, and there is nothing more to do."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__(exit_code)
+        self.exit_code = exit_code
+
+
 def ending(name: str, tool: Callable[[list[str]], int], words: Sequence[str]) -> int:
     """Run a tool: its exit code."""
     try:
         return tool(list(words))
+    except ToolEnd as end:
+        return end.exit_code
     except ToolError as failure:
         sys.stdout.flush()
         print(failure.message, file=sys.stderr if failure.is_error_output else sys.stdout, flush=True)

@@ -27,6 +27,8 @@ _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 _FENCED_SINCE: Final = 2
 """The first version of DescribeCluster that lists fenced brokers, if it is asked to."""
+_UPGRADE_TYPES_SINCE: Final = 1
+"""The first version of UpdateFeatures that knows how safe a downgrade has to be, and can be asked to change nothing."""
 
 
 class Endpoint(NamedTuple):
@@ -138,7 +140,7 @@ def add_voter(cluster: Cluster, voter_id: int, directory_id: Uuid, listeners: It
         listeners=[struct.Listener(name=each.name, host=each.host, port=each.port) for each in listeners],
     )
     response: m.AddRaftVoterResponse = cluster.ask_controller(
-        Call(ApiKey.ADD_RAFT_VOTER, lambda _: request, lambda answer: passing(answer.error_code))
+        Call(ApiKey.ADD_RAFT_VOTER, lambda _: request, _controller_moved)
     )
     _check(response.error_code, response.error_message)
 
@@ -146,7 +148,7 @@ def add_voter(cluster: Cluster, voter_id: int, directory_id: Uuid, listeners: It
 def remove_voter(cluster: Cluster, voter_id: int, directory_id: Uuid) -> None:
     request = m.RemoveRaftVoterRequest(cluster_id=None, voter_id=voter_id, voter_directory_id=directory_id)
     response: m.RemoveRaftVoterResponse = cluster.ask_controller(
-        Call(ApiKey.REMOVE_RAFT_VOTER, lambda _: request, lambda answer: passing(answer.error_code))
+        Call(ApiKey.REMOVE_RAFT_VOTER, lambda _: request, _controller_moved)
     )
     _check(response.error_code, response.error_message)
 
@@ -160,11 +162,11 @@ def unregister_broker(cluster: Cluster, broker_id: int) -> None:
     _check(response.error_code, response.error_message)
 
 
-def describe_features(cluster: Cluster) -> Features:
+def describe_features(cluster: Cluster, node_id: int | None = None) -> Features:
+    """The features as any node has them, or as one has."""
     request = m.ApiVersionsRequest(client_software_name="barnabas", client_software_version="1")
-    response: m.ApiVersionsResponse = cluster.ask_any(
-        Call(ApiKey.API_VERSIONS, lambda _: request, lambda answer: passing(answer.error_code))
-    )
+    call = Call(ApiKey.API_VERSIONS, lambda _: request, lambda answer: passing(answer.error_code))
+    response: m.ApiVersionsResponse = cluster.ask_any(call) if node_id is None else cluster.ask_broker(node_id, call)
     _check(response.error_code)
     return Features(
         {each.name: LevelRange(each.min_version, each.max_version) for each in response.supported_features},
@@ -178,17 +180,18 @@ def update_features(
 ) -> dict[str, KafkaError | None]:
     """Change the levels of features; what went wrong with each."""
     struct = m.UpdateFeaturesRequest
-    request = struct(
-        feature_updates=[
-            struct.FeatureUpdateKey(
-                feature=name, max_version_level=level, allow_downgrade=kind != UPGRADE, upgrade_type=kind
-            )
+
+    def request(version: int) -> m.UpdateFeaturesRequest:
+        has_types = version >= _UPGRADE_TYPES_SINCE
+        direction = {"upgrade_type": kind} if has_types else {"allow_downgrade": kind != UPGRADE}
+        updates = [
+            struct.FeatureUpdateKey(feature=name, max_version_level=level, **direction)
             for name, level in levels.items()
-        ],
-        validate_only=validate_only,
-    )
+        ]
+        return struct(feature_updates=updates, validate_only=validate_only and has_types)
+
     response: m.UpdateFeaturesResponse = cluster.ask_controller(
-        Call(ApiKey.UPDATE_FEATURES, lambda _: request, lambda answer: passing(answer.error_code))
+        Call(ApiKey.UPDATE_FEATURES, request, lambda answer: passing(answer.error_code))
     )
     failure = refusal(response.error_code, response.error_message)
     # Either all of them change or none does, which newer clusters say once.
@@ -238,6 +241,11 @@ def _replica(each: m.DescribeQuorumResponse.ReplicaState) -> QuorumReplica:
         each.last_fetch_timestamp,
         each.last_caught_up_timestamp,
     )
+
+
+def _controller_moved(response: m.AddRaftVoterResponse | m.RemoveRaftVoterResponse) -> int:
+    """Another try is worth it if somebody else controls by now. That a voter did not answer in time is an outcome."""
+    return response.error_code if response.error_code == Error.NOT_CONTROLLER else Error.NONE
 
 
 def _check(code: int, message: str | None = None) -> None:

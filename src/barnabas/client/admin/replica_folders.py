@@ -34,6 +34,48 @@ class ReplicaFolders(NamedTuple):
     future: str | None = None
 
 
+class FolderReplica(NamedTuple):
+    """A replica in a folder."""
+
+    topic: str
+    partition: int
+    size_bytes: int
+    offset_lag: int
+    """How far it is behind its partition, or behind the replica that it is to take the place of."""
+    is_future: bool
+    """Whether it is on its way here."""
+
+
+class Folder(NamedTuple):
+    path: str
+    failure: KafkaError | None
+    """Why nothing is known of it."""
+    replicas: list[FolderReplica]
+
+
+def describe_folders(cluster: Cluster, broker_id: int) -> list[Folder]:
+    """All folders of a broker, with all that is in them."""
+    call = Call(ApiKey.DESCRIBE_LOG_DIRS, lambda _: m.DescribeLogDirsRequest(topics=None), lambda _: Error.NONE)
+    response: m.DescribeLogDirsResponse = cluster.ask_broker(broker_id, call)
+    whole = refusal(response.error_code)
+    if whole is not None:
+        raise whole
+    return [
+        Folder(
+            folder.log_dir,
+            refusal(folder.error_code),
+            [
+                FolderReplica(
+                    topic.name, each.partition_index, each.partition_size, each.offset_lag, each.is_future_key
+                )
+                for topic in folder.topics
+                for each in topic.partitions
+            ],
+        )
+        for folder in response.results
+    ]
+
+
 def find_replica_folders(cluster: Cluster, replicas: Iterable[Replica]) -> dict[Replica, ReplicaFolders]:
     """The folders of these replicas."""
     found: dict[Replica, ReplicaFolders] = {}

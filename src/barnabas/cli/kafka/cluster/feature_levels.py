@@ -12,7 +12,7 @@ from barnabas.metadata.versions import (
     LATEST,
     SUPPORTED_FEATURES,
 )
-from barnabas.node.initial_features import UNSTABLE_NAMES, VERSION_NAMES, default_level, level_of_release
+from barnabas.node.initial_features import UNSTABLE_NAMES, VERSION_NAMES, FeatureError, default_level, level_of_release
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +38,15 @@ def level_at(feature: str, metadata_version: int) -> int:
     if feature == KRAFT_FEATURE:
         return int(metadata_version >= _VOTERS_IN_THE_LOG_SINCE)
     return default_level(feature, metadata_version)
+
+
+def level_to_run_with(release: str) -> int:
+    """The metadata.version of a release that clusters may run with. FeatureError for any other."""
+    level = level_of_release(release, ALL_NAMES)
+    if level not in VERSION_NAMES:
+        known = ", ".join(ALL_NAMES.values())
+        raise FeatureError(f"Unknown metadata.version '{release}'. Supported metadata.version are: {known}")
+    return level
 
 
 def mapping_lines(release: str) -> Iterator[str]:

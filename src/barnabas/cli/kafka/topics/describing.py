@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from barnabas.cli.kafka.admin_access import asking
+from barnabas.cli.kafka.java_ids import IdError, read_id
 from barnabas.cli.kafka.java_order import in_hash_order, string_hash
 from barnabas.cli.kafka.tool import ToolError
 from barnabas.client.admin.configs import TOPIC, ConfigEntry, Resource, describe_configs
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from barnabas.client.cluster import Cluster, TopicPartition
 
 MIN_IN_SYNC: Final = "min.insync.replicas"
-ID_LENGTH_MAX: Final = 24
-"""A topic id with the equals signs that nobody writes."""
 
 
 def describe(cluster: Cluster, given: Given, topics_meant: Callable[[Cluster, Given], list[str]]) -> None:
@@ -123,25 +122,10 @@ def _id_given(given: Given) -> Uuid | None:
     if text is None:
         return None
     try:
-        topic_id = uuids.from_text(text)
-    except ValueError:
-        raise ToolError(_what_is_wrong_with_id(text)) from None
+        topic_id = read_id(text)
+    except IdError as error:
+        raise ToolError(str(error)) from None
     return None if topic_id == ZERO_UUID else topic_id
-
-
-def _what_is_wrong_with_id(text: str) -> str:
-    if len(text) > ID_LENGTH_MAX:
-        return f"Input string with prefix `{text[:ID_LENGTH_MAX]}` is too long to be decoded as a base64 UUID"
-    strange = next((each for each in text.rstrip("=") if not (each.isascii() and (each.isalnum() or each in "-_"))), "")
-    if strange:
-        return f"Illegal base64 character {ord(strange):x}"
-    digits = len(text.rstrip("="))
-    if digits % 4 == 1:
-        return "Last unit does not have enough valid bits"
-    return (
-        f"Input string `{text}` decoded as {digits * 3 // 4} bytes, "
-        "which is not equal to the expected 16 bytes of a base64-encoded UUID"
-    )
 
 
 def _topic_of(cluster: Cluster, topic_id: Uuid, given: Given) -> list[TopicState]:
