@@ -30,6 +30,9 @@ TOOLS: Final[dict[str, KafkaTool]] = {
     "kafka-configs": KafkaTool("configs.configs_tool", "describe and alter settings, quotas and passwords"),
     "kafka-get-offsets": KafkaTool("partitions.get_offsets_tool", "show where partitions begin and end"),
     "kafka-delete-records": KafkaTool("partitions.delete_records_tool", "delete the oldest records of partitions"),
+    "kafka-replica-verification": KafkaTool(
+        "partitions.replica_verification_tool", "compare the replicas of partitions, batch by batch"
+    ),
     "kafka-log-dirs": KafkaTool("files.log_dirs_tool", "show the folders of brokers and what is in them"),
     "kafka-transactions": KafkaTool(
         "transactions.transactions_tool", "show transactions and their producers, and end those that hang"

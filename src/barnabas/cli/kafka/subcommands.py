@@ -7,7 +7,6 @@ about a mistake is put in the other's words.
 from __future__ import annotations
 
 import argparse
-import functools
 import re
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -46,8 +45,11 @@ class ToolParser(argparse.ArgumentParser):
         """Some of Kafka's tools take a request for help as a failure."""
         self._complaint = complaint
         """How the tool words a mistake."""
+        self._inner: argparse._SubParsersAction[ToolParser] | None = None
 
     def parse(self, words: Sequence[str]) -> argparse.Namespace:
+        for inner in self._inner.choices.values() if self._inner else ():
+            inner._help_exit_code, inner._complaint = self._help_exit_code, self._complaint
         strange = self._first_unknown(words)
         if strange is not None:
             self.error(f"unrecognized arguments: {strange}")
@@ -56,10 +58,10 @@ class ToolParser(argparse.ArgumentParser):
             self.error(f"unrecognized arguments: {unknown[0]}")
         return options
 
-    def add_actions(self, **options: Any) -> argparse._SubParsersAction[ToolParser]:
+    def add_actions(self) -> argparse._SubParsersAction[ToolParser]:
         """Where subcommands are added; one of them has to be given."""
-        inner = functools.partial(ToolParser, help_exit_code=self._help_exit_code, complaint=self._complaint)
-        return self.add_subparsers(dest="command", required=True, metavar=ACTION, parser_class=inner, **options)
+        self._inner = self.add_subparsers(dest="command", required=True, metavar=ACTION)
+        return self._inner
 
     def add_servers(self, *, short: bool = False) -> None:
         """`--bootstrap-server` or `--bootstrap-controller`, one of which has to be given."""
