@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from tests.peers import PeerKind
 
+HOUR_MS: Final = 3_600_000
 GET_OFFSETS: Final = (
     "kafka-get-offsets --bootstrap-server BROKER --topic one",
     "kafka-get-offsets --bootstrap-server BROKER --exclude-internal-topics",
@@ -73,6 +74,7 @@ LOG_DIRS: Final = (
     "kafka-log-dirs --bootstrap-server BROKER --describe --broker-list 1,7,5",
     "kafka-log-dirs --bootstrap-server BROKER --describe --broker-list x",
     "kafka-log-dirs --bootstrap-server BROKER --describe --command-config FILES/patient.properties",
+    "kafka-log-dirs --bootstrap-server BROKER --describe --command-config FILES/impatient.properties",
     "kafka-log-dirs --bootstrap-server BROKER",
     "kafka-log-dirs --describe",
 )
@@ -298,7 +300,9 @@ def fill(bootstrap: str, held: contextlib.ExitStack) -> None:
 
 
 def begin(bootstrap: str, transactional_id: str, topic: str) -> Producer:
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id})
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "transaction.timeout.ms": HOUR_MS // 4}
+    )
     producer.init_transactions()
     producer.begin_transaction()
     producer.produce(topic, "value", partition=0)
@@ -321,9 +325,12 @@ def write_files(folder: Path) -> None:
     (folder / "object-as-array.json").write_text(json.dumps({"partitions": {"topic": "one"}}))
     (folder / "no-json").write_text("offsets")
     (folder / "empty").write_text("")
-    (folder / "patient.properties").write_text("default.api.timeout.ms=20000\n")
+    (folder / "patient.properties").write_text("default.api.timeout.ms=20000\nrequest.timeout.ms=10000\n")
+    (folder / "impatient.properties").write_text("default.api.timeout.ms=20000\n")
     (folder / "broker.properties").write_text("node.id=9\nprocess.roles=broker\n")
-    (folder / "meta.properties").write_text("version=1\nnode.id=9\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAw\n")
+    (folder / "meta.properties").write_text(
+        "version=1\ncluster.id=any\nnode.id=9\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAw\n"
+    )
     controller = {
         "node.id": "9",
         "process.roles": "controller",

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MASKS: Final = (
+    (re.compile(r"\t\d+ *(\t\d+ *\t(?:\d{13}|\d+ ms ago))"), r"\tN\1"),
+    (re.compile(r"(\b\d{13} *\t)\d+ *\t"), r"\1AGO\t"),
     (re.compile(r"\b\d{13}\b"), "TIME"),
     (re.compile(r"\b\d+ ms ago( *)"), "AGO"),
     (re.compile(r"\b(Epoch|HighWatermark): +\d+"), r"\1: N"),

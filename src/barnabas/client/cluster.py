@@ -501,8 +501,12 @@ class Cluster:
         if not self.settings.at_controllers:
             self._fetch_metadata([], attempts)
             return
-        call = Call(ApiKey.DESCRIBE_CLUSTER, lambda _: m.DescribeClusterRequest(endpoint_type=_CONTROLLERS))
+        call = Call(
+            ApiKey.DESCRIBE_CLUSTER, lambda _: m.DescribeClusterRequest(endpoint_type=_CONTROLLERS), _unless_a_broker
+        )
         response: m.DescribeClusterResponse = self.ask(self._any(attempts), call, attempts, "the controllers")
+        if response.error_code == Error.MISMATCHED_ENDPOINT_TYPE:
+            raise KafkaError(Error.MISMATCHED_ENDPOINT_TYPE, response.error_message or "")
         self._brokers = {each.broker_id: Address(each.host, each.port) for each in response.brokers}
         self._controller_id = response.controller_id
 
@@ -549,6 +553,12 @@ def dial(settings: ClientSettings, address: Address, timeout_s: float) -> Connec
         raise
     connection.timeout_s = settings.request_timeout_ms / 1000
     return connection
+
+
+def _unless_a_broker(response: m.DescribeClusterResponse) -> int:
+    """A broker that is taken for a controller says so itself, better than we could."""
+    code = response.error_code
+    return Error.NONE if code == Error.MISMATCHED_ENDPOINT_TYPE else code
 
 
 def _found(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.cli.kafka.cluster_access import cluster_at, is_unreachable, read_properties_file
 from barnabas.cli.kafka.java_exceptions import exception_name
 from barnabas.cli.kafka.tool import ToolError
+from barnabas.client.client_settings import ClientSettings
 from barnabas.net.frames import UnsupportedVersionError
 from barnabas.protocol.api import ApiKey
 from barnabas.protocol.error_messages import message_of
@@ -17,7 +18,6 @@ from barnabas.protocol.errors import Error, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from barnabas.client.client_settings import ClientSettings
     from barnabas.client.cluster import Cluster
 
 NO_CLIENT: Final = "Failed to create new KafkaAdminClient"
@@ -48,6 +48,7 @@ def admin_at(
     """A cluster for the time of the block; ToolError for one that is nowhere."""
     with contextlib.ExitStack() as stack:
         try:
+            _check_timeouts(properties or {})
             cluster = stack.enter_context(cluster_at(bootstrap, properties, at_controllers=at_controllers))
             check_names(cluster.settings)
         except ToolError as failure:
@@ -90,6 +91,16 @@ def said_of(failure: KafkaError, call: str) -> AskError:
             raise failure
     except AskError as error:
         return error
+
+
+def _check_timeouts(properties: Mapping[str, str]) -> None:
+    """ToolError where all tries together may take no longer than one of them."""
+    default = ClientSettings.request_timeout_ms
+    texts = [properties.get("default.api.timeout.ms", ""), properties.get("request.timeout.ms", str(default))]
+    if all(text.isdecimal() for text in texts) and int(texts[0]) < int(texts[1]):
+        raise ToolError(
+            "The specified value of default.api.timeout.ms must be no smaller than the value of request.timeout.ms."
+        )
 
 
 def check_names(settings: ClientSettings) -> None:

@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 _INT_BITS: Final = 31
 _LONG_BITS: Final = 63
 NOTHING: Final = object()
-"""What a file without a word is."""
+"""What a file of blanks is."""
 
 
 def parse(text: str) -> Any:
     """The first value in a text. What comes after it is left alone."""
-    text = text.lstrip(" \t\r\n")
-    if not text:
+    rest = text.lstrip(" \t\r\n")
+    if text and not rest:
         return NOTHING
     try:
-        value, _ = json.JSONDecoder(parse_constant=_refuse).raw_decode(text)
+        value, _ = json.JSONDecoder(parse_constant=_refuse).raw_decode(rest)
     except (ValueError, RecursionError):
         raise ToolError("The input string is not a valid JSON") from None
     return value

@@ -41,15 +41,15 @@ class ToolParser(argparse.ArgumentParser):
         **options: Any,
     ) -> None:
         super().__init__(*arguments, **options)
-        self._help_exit_code = help_exit_code
+        self.help_exit_code = help_exit_code
         """Some of Kafka's tools take a request for help as a failure."""
-        self._complaint = complaint
+        self.complaint = complaint
         """How the tool words a mistake."""
         self._inner: argparse._SubParsersAction[ToolParser] | None = None
 
     def parse(self, words: Sequence[str]) -> argparse.Namespace:
         for inner in self._inner.choices.values() if self._inner else ():
-            inner._help_exit_code, inner._complaint = self._help_exit_code, self._complaint
+            inner.help_exit_code, inner.complaint = self.help_exit_code, self.complaint
         strange = self._first_unknown(words)
         if strange is not None:
             self.error(f"unrecognized arguments: {strange}")
@@ -88,13 +88,13 @@ class ToolParser(argparse.ArgumentParser):
         return None
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:  # noqa: ARG002 - as argparse calls it
-        raise ToolEnd(status or self._help_exit_code)
+        raise ToolEnd(status or self.help_exit_code)
 
     def error(self, message: str) -> NoReturn:
         for pattern, words in _IN_JAVAS_WORDS:
             message = pattern.sub(words, message)
         # A subcommand's parser has the tool's name and its own.
-        raise ToolUsageError(self._complaint.format(tool=self.prog.partition(" ")[0], message=message))
+        raise ToolUsageError(self.complaint.format(tool=self.prog.partition(" ")[0], message=message))
 
 
 class PrintVersion(argparse.Action):

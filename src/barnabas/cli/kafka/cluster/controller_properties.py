@@ -64,6 +64,9 @@ def _directory_id(folder: str) -> Uuid:
         identity = read_properties_file(f"{folder}/{META_PROPERTIES}")
     except ToolError as failure:
         raise ToolError(f"Unable to read {META_PROPERTIES} from {folder}", hint=failure.hint) from None
+    missing = [name for name in ("cluster.id", "node.id") if name not in identity]
+    if missing:
+        raise ToolError(f"Unable to read {META_PROPERTIES} from {folder}", hint=f"{missing[0]} was not found.")
     if "directory.id" not in identity:
         raise ToolError(f"No directory id found in {folder}")
     try:
