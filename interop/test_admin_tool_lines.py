@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from tests.peers import running
 from tools import apache_kafka
 

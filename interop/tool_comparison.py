@@ -27,7 +27,7 @@ MASKS: Final = (
 )
 """What is another moment in the two runs."""
 _FROM_LOGGING: Final = re.compile(r"^\d\d:\d\d:\d\d,\d{3} ")
-_OPTION: Final = re.compile(r"^ {0,2}(?:\* )?(?:-\w(?: \S+)?, )?--([\w-]+)", re.MULTILINE)
+_OPTION: Final = re.compile(r"^ {0,2}(?:\* )?(?:-\w(?: \S+)?, )?--([a-zA-Z][\w-]*)", re.MULTILINE)
 
 
 class Done(NamedTuple):
