@@ -48,7 +48,7 @@ def test_the_class_that_tutorials_name_does_the_same(
     node: Peer, filled: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for class_name in ("kafka.tools.GetOffsetShell", "org.apache.kafka.tools.GetOffsetShell"):
-        words = ("--broker-list", node.bootstrap, "--topic", filled, "--time", "-1")
+        words = ("--broker-list", node.bootstrap, "--topic", filled, "--time", "-1", "--offsets", "1")
         done = run_tool(capsys, "kafka-run-class", class_name, *words)
         assert (done.code, done.out) == (0, f"{filled}:0:5\n{filled}:1:0\n")
 

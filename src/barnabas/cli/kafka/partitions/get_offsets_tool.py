@@ -60,6 +60,8 @@ FLAGS: Final = Flags(
         default="latest",
     ),
     Flag(("exclude-internal-topics",), "Leave out Kafka's own topics."),
+    Flag(("offsets",), "Without effect: there is one offset for each place.", "count", is_hidden=True),
+    Flag(("max-wait-ms",), "Without effect: settings say how long to wait.", "ms", is_hidden=True),
     HELP,
     VERSION,
 )

@@ -34,6 +34,7 @@ FLAGS: Final = Flags(
     Flag(("fetch-size",), "How many bytes of a partition to fetch at a time.", "bytes", default="1048576"),
     Flag(("max-wait-ms",), "How long a broker may wait for records.", "ms", default="1000"),
     Flag(("topics-include",), "The topics, as a regular expression.", "Java regex (String)", default=EVERY_TOPIC),
+    Flag(("topic-white-list",), "What --topics-include was called once.", "Java regex (String)", is_hidden=True),
     Flag(
         ("time",),
         "Where to begin: at a time in milliseconds since 1970, at the end (-1, the default) or at the beginning (-2).",
@@ -62,7 +63,7 @@ def run(words: list[str]) -> int:
 
 def verify(cluster: Cluster, given: Given) -> int:
     """Runs until somebody ends it, or replicas have different offsets."""
-    topics = topics_meant(cluster, given.required("topics-include"))
+    topics = topics_meant(cluster, given.text("topic-white-list") or given.required("topics-include"))
     verification = Verification(cluster, topics, start_of(cluster, topics, given), _size(given))
     interval_ms = given.long("report-interval-ms") or 0
     print(f"{_now()}: verification process is started", flush=True)
