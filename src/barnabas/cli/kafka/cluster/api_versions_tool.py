@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Final
 
 from barnabas.cli.command_line import EXIT_OK
 from barnabas.cli.kafka.admin_access import check_names, properties_at, said_of
 from barnabas.cli.kafka.cluster_access import cluster_at, is_unreachable
 from barnabas.cli.kafka.flags import HELP, VERSION, Flag, Flags
+from barnabas.cli.kafka.java_order import in_hash_order, string_hash
 from barnabas.cli.kafka.older_flags import BROKER_LIST, todays_words
 from barnabas.cli.kafka.tool import ToolError, ToolUsageError, print_help, print_version
 from barnabas.client.admin.cluster_state import versions_of
@@ -19,12 +21,15 @@ from barnabas.protocol.errors import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from barnabas.client.admin.topics import Broker
     from barnabas.client.cluster import Cluster
     from barnabas.net.frames import VersionRange
 
 SUMMARY: Final = "This tool helps to retrieve broker version information."
 PATIENCE_MS: Final = 5_000
 """The tool does not wait for a cluster that may come up."""
+_FALSE_HASH: Final = 1_237
+"""`Boolean.hashCode` of false."""
 OF_BROKERS: Final = "broker"
 """The listeners at which clients find an API."""
 
@@ -69,7 +74,8 @@ def print_versions(cluster: Cluster) -> None:
             for number, server in enumerate(cluster.settings.bootstrap_servers, start=1)
         )
         raise ToolError(f"Request METADATA failed on brokers [{asked}]", hint=failure.message) from None
-    for broker_id, broker in sorted(brokers.items()):
+    for broker_id in in_table_order(brokers):
+        broker = brokers[broker_id]
         name = f"{broker.host}:{broker.port} (id: {broker_id} rack: {broker.rack or 'null'} isFenced: false)"
         try:
             offered = versions_of(cluster, broker_id)
@@ -78,6 +84,17 @@ def print_versions(cluster: Cluster) -> None:
         else:
             lines = ",\n\t".join(described(offered))
             print(f"{name} -> (\n\t{lines}\n)")
+
+
+def in_table_order(brokers: Mapping[int, Broker]) -> list[int]:
+    """The ids of brokers as a HashMap has them that is by all that is known of each."""
+    return in_hash_order(brokers, lambda each: _node_hash(each, brokers[each]))
+
+
+def _node_hash(broker_id: int, broker: Broker) -> int:
+    """`Node.hashCode`, without its sign, of a broker that is not fenced."""
+    parts = (string_hash(broker.host), broker_id, broker.port, string_hash(broker.rack or ""), _FALSE_HASH)
+    return functools.reduce(lambda value, part: 31 * value + part, parts, 1) & 0xFFFF_FFFF
 
 
 def described(offered: Mapping[int, VersionRange]) -> Iterator[str]:
