@@ -41,6 +41,14 @@ def properties_at(path: str | None) -> dict[str, str]:
     return {} if path is None else read_properties_file(path)
 
 
+def patient_for(timeout_ms: int, properties: Mapping[str, str]) -> dict[str, str]:
+    """Properties with which a call takes no longer than that, and so none of its tries does."""
+    try_ms = properties.get("request.timeout.ms", str(ClientSettings.request_timeout_ms))
+    if try_ms.isdecimal():
+        try_ms = str(min(int(try_ms), timeout_ms))
+    return {**properties, "default.api.timeout.ms": str(timeout_ms), "request.timeout.ms": try_ms}
+
+
 @contextlib.contextmanager
 def admin_at(
     bootstrap: str, properties: Mapping[str, str] | None = None, *, at_controllers: bool = False

@@ -6,7 +6,7 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 from barnabas.cli.command_line import EXIT_OK
-from barnabas.cli.kafka.admin_access import AskError, admin_at, properties_at
+from barnabas.cli.kafka.admin_access import AskError, admin_at, patient_for, properties_at
 from barnabas.cli.kafka.configs.entities import (
     BROKER_LOGGERS,
     BROKERS,
@@ -96,7 +96,7 @@ def _run(given: Given, entities: Entities) -> None:
     properties = _properties(given)
     limit_ms = properties.get("default.api.timeout.ms", "")
     if not limit_ms.isdecimal() or int(limit_ms) > TIMEOUT_MS_MAX:
-        properties["default.api.timeout.ms"] = str(TIMEOUT_MS_MAX)
+        properties = patient_for(TIMEOUT_MS_MAX, properties)
     at_controllers = given.has("bootstrap-controller")
     bootstrap = given.required("bootstrap-controller" if at_controllers else "bootstrap-server")
     with admin_at(bootstrap, properties, at_controllers=at_controllers) as cluster:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from barnabas.cli.command_line import EXIT_OK
-from barnabas.cli.kafka.admin_access import admin_at, properties_at
+from barnabas.cli.kafka.admin_access import admin_at, patient_for, properties_at
 from barnabas.cli.kafka.flags import HELP, VERSION, Flag, FlagError, Flags, Given
 from barnabas.cli.kafka.groups.failures import failed
 from barnabas.cli.kafka.older_flags import BROKER_LIST, todays_words
@@ -93,8 +93,8 @@ def run(words: list[str]) -> int:
     except ToolError as failure:
         raise failed(f"java.nio.file.NoSuchFileException: {failure.message}", failure.hint) from None
     try:
-        properties["default.api.timeout.ms"] = _timeout(given)
-        with admin_at(given.required("bootstrap-server"), properties) as cluster:
+        patience = patient_for(int(_timeout(given)), properties)
+        with admin_at(given.required("bootstrap-server"), patience) as cluster:
             act(cluster, given)
     except ToolError as failure:
         # What no check has found before is a failure of the command, and a number that is none is such.
