@@ -46,6 +46,11 @@ _MESSAGE_NAMES: dict[ControlRecordType, str] = {
 _TYPES = {name: record_type for record_type, name in _MESSAGE_NAMES.items()}
 
 
+def message_class_of(record_type: ControlRecordType) -> type[Message]:
+    """The class of what a control record of Raft or a snapshot holds."""
+    return message_class(_MESSAGE_NAMES[record_type])
+
+
 def encode_key(record_type: ControlRecordType) -> bytes:
     return _KEY.pack(KEY_VERSION, record_type)
 

@@ -1,0 +1,1 @@
+"""kafka-dump-log: what is in the files of a partition, line by line."""
