@@ -10,6 +10,7 @@ their defaults. Bytes are base64 in JSON.
 from __future__ import annotations
 
 import json
+import re
 from binascii import b2a_base64
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from barnabas.protocol.compiler.schema import Field
 
 Json = dict[str, Any]
+
+_CONTROL_MARK: Final = r"\u00"
+_ESCAPE: Final = re.compile(r"\\(?:u00..|.)")
+"""Control characters, in whose numbers Kafka writes capital letters."""
 
 
 class _Member(NamedTuple):
@@ -56,7 +61,13 @@ def json_form(message: Struct, version: int) -> Json:
 
 def json_text(value: Any) -> str:
     """JSON without a blank, as Kafka writes it."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return _ESCAPE.sub(_in_capitals, text) if _CONTROL_MARK in text else text
+
+
+def _in_capitals(escape: re.Match[str]) -> str:
+    shown = escape[0]
+    return f"{_CONTROL_MARK[:2]}{shown[2:].upper()}" if shown.startswith(_CONTROL_MARK) else shown
 
 
 def line_form(message: Struct) -> str:

@@ -141,8 +141,7 @@ class Flags:
             found = arguments.setdefault(flag.name, [])
             order.append(flag.name)
             if not flag.metavar:
-                if has_value:
-                    raise FlagError(f"Option {flag.shown} does not take an argument")
+                # What stands behind an equals sign is left alone, as `--list=yes`.
                 continue
             if not has_value:
                 if flag.is_optional and (not rest or rest[-1].startswith("-")):

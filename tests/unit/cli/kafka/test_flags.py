@@ -60,13 +60,16 @@ def test_several_are_kept_in_their_order() -> None:
         (["-xyz"], "x is not a recognized option"),
         (["--topi", "a"], "topi is not a recognized option"),
         (["--topic"], "Option topic requires an argument"),
-        (["--list=yes"], "Option [list] does not take an argument"),
     ],
 )
 def test_a_word_that_cannot_be_is_named(words: list[str], message: str) -> None:
     with pytest.raises(FlagError) as caught:
         FLAGS.read(words)
     assert caught.value.message == message
+
+
+def test_a_flag_without_an_argument_ignores_one_behind_an_equals_sign() -> None:
+    assert FLAGS.read(["--list=no"]).has("list")
 
 
 def test_values_are_read_when_they_are_asked_for() -> None:

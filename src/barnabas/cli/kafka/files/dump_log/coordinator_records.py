@@ -101,9 +101,10 @@ def _int16(data: bytes, part: str) -> int:
 def _message(name: str, data: bytes, version: int, shown_version: int, part: str) -> Message:
     try:
         return decode_prefix(message_class(name), data, version, _INT16.size)[0]
-    except DecodeError as error:
+    except DecodeError:
+        # Java's buffers say nothing more of what ends too early.
         raise UnreadableRecordError(
-            f"Could not read record with version {shown_version} from {part}'s buffer due to: {error}."
+            f"Could not read record with version {shown_version} from {part}'s buffer due to: null."
         ) from None
 
 
@@ -118,9 +119,12 @@ def _value_form(value: Message, version: int) -> dict[str, Any]:
 
 
 def _opened(data: bytes | None, name: str, otherwise: Any) -> Any:
-    """A message with its version in front; what is none stays as it is."""
+    """A message with its version in front, of which a later one only has more at its end; what is none stays as it
+    is."""
+    cls = message_class(name)
+    known = spec_of(cls).message.versions
     try:
-        (version,) = _INT16.unpack_from(data or b"")
-        return json_form(decode_prefix(message_class(name), data or b"", version, _INT16.size)[0], version)
+        version = min(max(_INT16.unpack_from(data or b"")[0], known.low), known.high)
+        return json_form(decode_prefix(cls, data or b"", version, _INT16.size)[0], version)
     except (struct.error, DecodeError):
         return otherwise

@@ -52,7 +52,7 @@ def decoder_of(given: Given) -> Decoder:
 
         return metadata_decoder
     if given.has("remote-log-metadata-decoder"):
-        from barnabas.cli.kafka.files.dump_log.metadata_records import remote_log_metadata_decoder
+        from barnabas.cli.kafka.files.dump_log.remote_log_records import remote_log_metadata_decoder
 
         return remote_log_metadata_decoder
     if given.has("share-group-state-decoder"):

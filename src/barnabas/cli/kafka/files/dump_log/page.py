@@ -1,6 +1,6 @@
-"""What the tool prints, in large pieces: a dump has millions of lines, and each by itself would cost more than making it.
+"""What the tool prints, in large pieces: a dump has millions of lines, each of which costs less than printing it would.
 
-Keys and values are printed as the bytes they are, if these are UTF-8; where they are not, what they mean is decided here.
+Keys and values are printed as the bytes they are, if these are UTF-8. What is printed of others is decided here.
 """
 
 from __future__ import annotations
