@@ -24,6 +24,9 @@ TOOLS: Final[dict[str, KafkaTool]] = {
     "zookeeper-server-stop": KafkaTool("server.zookeeper:stop", "say that there is no ZooKeeper any more"),
     "kafka-storage": KafkaTool("files.storage_tool", "format the folders of a node, and tell what they are"),
     "kafka-dump-log": KafkaTool("files.dump_log.dump_log_tool", "show what is in segments, indexes and snapshots"),
+    "kafka-metadata-shell": KafkaTool(
+        "files.metadata_shell.metadata_shell_tool", "look around in the metadata log or a snapshot of it"
+    ),
     "zookeeper-shell": KafkaTool("server.zookeeper_shell", "show the brokers, topics and controller of a cluster"),
     "kafka-consumer-groups": KafkaTool(
         "groups.consumer_groups_tool", "list, describe and delete groups of consumers, and set how far they have come"
