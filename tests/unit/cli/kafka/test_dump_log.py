@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.protocol.batch import build_batch
+from barnabas.protocol.batch import MAGIC_AT, build_batch
 from barnabas.protocol.record import Record
 from tests.clients.command_line.kafka_tool import run_tool
 from tests.unit.cli.kafka.damaged_files import DAMAGED, NAME, TIME_MS, batches_of_all_kinds, records
@@ -124,3 +124,14 @@ def test_what_cannot_be_done_is_one_line(words: list[str], complaint: str, capsy
 def test_a_limit_of_bytes_ends_at_the_last_whole_batch(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = run_tool(capsys, TOOL, "--files", str(segment), "--max-bytes", "330").lines
     assert len(lines) == 2 + 2
+
+
+def test_a_batch_of_the_oldest_formats_is_refused(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = bytearray(segment.read_bytes())
+    data[MAGIC_AT] = 1
+    segment.write_bytes(data)
+    done = run_tool(capsys, TOOL, "--files", str(segment))
+    assert done.code == 1
+    assert done.complaint == (
+        f"{segment} has a batch of magic 1 at byte 0: what Kafka wrote before 0.11 is not shown here"
+    )

@@ -44,6 +44,11 @@ def dump_log(path: str, depth: Depth | None, bytes_max: int, page: Page, complai
         last_offset = -1
         full_path = os.path.abspath(path)
         for batch in file.batches(0, end):
+            if batch.is_legacy:
+                raise ToolError(
+                    f"{path} has a batch of magic {batch.magic} at byte {batch.position}: "
+                    f"what Kafka wrote before 0.11 is not shown here"
+                )
             header = read_header(batch.data)
             _put_batch(batch, header, page)
             if depth is not None:
