@@ -220,7 +220,6 @@ def _pwd(shell: Shell, _: list[str]) -> Iterator[str]:
 
 def _exit(_: Shell, __: list[str]) -> Iterator[str]:
     raise ExitRequestedError
-    yield ""
 
 
 def _history(shell: Shell, arguments: list[str]) -> Iterator[str]:
