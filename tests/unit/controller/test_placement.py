@@ -43,7 +43,12 @@ def test_a_fenced_broker_never_leads_and_follows_only_when_the_others_run_out() 
     ("racks", "fenced", "factor", "message"),
     [
         ({None: [1]}, (), 0, "Invalid replication factor 0: the replication factor must be positive."),
-        ({None: [1]}, (1,), 1, "All brokers are currently fenced."),
+        (
+            {None: [1]},
+            (1,),
+            1,
+            "All brokers are currently fenced, or have all their log directories cordoned.",
+        ),
         (
             {None: [1]},
             (),

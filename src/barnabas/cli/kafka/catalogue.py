@@ -47,6 +47,18 @@ TOOLS: Final[dict[str, KafkaTool]] = {
     "kafka-features": KafkaTool("cluster.features_tool", "show and change the levels of a cluster's features"),
     "kafka-metadata-quorum": KafkaTool("cluster.quorum_tool", "show and change the quorum of controllers"),
     "kafka-client-metrics": KafkaTool("configs.client_metrics_tool", "say what clients are to report of themselves"),
+    "kafka-leader-election": KafkaTool("moves.leader_election_tool", "elect leaders: the preferred ones, or any"),
+    "kafka-preferred-replica-election": KafkaTool("moves.preferred_election_tool", "elect the preferred leaders"),
+    "kafka-reassign-partitions": KafkaTool(
+        "moves.reassign_partitions_tool", "move partitions to other brokers, and to other folders of theirs"
+    ),
+    "kafka-verifiable-producer": KafkaTool(
+        "loads.verifiable_producer", "write numbers, and tell in JSON how each went"
+    ),
+    "kafka-verifiable-consumer": KafkaTool("loads.verifiable_consumer", "read in a group, and tell in JSON what comes"),
+    "kafka-producer-perf-test": KafkaTool("loads.producer_perf_test", "measure how fast records are written"),
+    "kafka-consumer-perf-test": KafkaTool("loads.consumer_perf_test", "measure how fast records are read"),
+    "kafka-e2e-latency": KafkaTool("loads.end_to_end_latency", "measure how long records take from end to end"),
 }
 """Each in a module of its own."""
 

@@ -37,7 +37,10 @@ def place_replicas(
             f"Invalid replication factor {replication_factor}: the replication factor must be positive.",
         )
     if cluster.unfenced_count == 0:
-        raise KafkaError(Error.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced.")
+        raise KafkaError(
+            Error.INVALID_REPLICATION_FACTOR,
+            "All brokers are currently fenced, or have all their log directories cordoned.",
+        )
     if replication_factor > cluster.broker_count:
         raise KafkaError(
             Error.INVALID_REPLICATION_FACTOR,

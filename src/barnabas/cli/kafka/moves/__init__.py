@@ -1,0 +1,1 @@
+"""Tools that move partitions: their leaders to other replicas, and their replicas to other brokers and folders."""
