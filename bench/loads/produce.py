@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from bench.loads import payload
-from bench.loads.librdkafka import Chunk, Producer
+from barnabas.cli.kafka.loads.librdkafka import Chunk, Producer
 from bench.loads.meter import Meter
 from bench.topics import Topic, TopicError
 

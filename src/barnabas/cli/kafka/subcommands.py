@@ -25,6 +25,7 @@ _IN_JAVAS_WORDS: Final = (
     (re.compile(r"the following arguments are required: (?:.*, )?(.+)"), r"argument \1 is required"),
     (re.compile(r"unrecognized arguments: (\S+).*"), r"unrecognized arguments: '\1'"),
     (re.compile(rf"argument {ACTION}: "), ""),
+    (re.compile(r"expected at least one argument"), "expected 1 argument(s)"),
     (re.compile(r"invalid int value: '(.*)'"), r"""could not convert '\1' to Integer (For input string: "\1")"""),
 )
 _SHORT: Final = range(-(1 << 15), 1 << 15)

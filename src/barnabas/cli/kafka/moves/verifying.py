@@ -51,8 +51,8 @@ def folder_moves(cluster: Cluster, targets: Mapping[Replica, str]) -> dict[Repli
     """In which folders the replicas of a plan are, and where they are on their way to."""
     if targets and cluster.settings.at_controllers:
         raise failed(
-            f"{exception_name(Error.UNSUPPORTED_ENDPOINT_TYPE)}: This Admin API is not yet supported when communicating "
-            "directly with the controller quorum."
+            f"{exception_name(Error.UNSUPPORTED_ENDPOINT_TYPE)}: This Admin API is not yet supported when "
+            "communicating directly with the controller quorum."
         )
     with asking_cluster("describeReplicaLogDirs"):
         return find_replica_folders(cluster, targets)
