@@ -14,8 +14,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from bench.loads import payload
 from barnabas.cli.kafka.loads.librdkafka import Chunk, Producer
+from bench.loads import payload
 from bench.loads.meter import Meter
 from bench.topics import Topic, TopicError
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from bench.loads import consume, produce, requests, session_fetches
 from bench.loads.consume import ConsumeLoad
-from bench.loads.librdkafka import Chunk, LibrdkafkaError, Producer
 from bench.loads.produce import CHUNK_RECORDS, ProduceLoad
 from bench.loads.requests import RequestsLoad
 from bench.loads.session_fetches import SessionLoad
 from bench.topics import fresh_topic
+
+from barnabas.cli.kafka.loads.librdkafka import Chunk, LibrdkafkaError, Producer
 
 if TYPE_CHECKING:
     from tests.peers import Peer

@@ -36,7 +36,7 @@ class SendFigures:
 
     def print_total(self) -> None:
         self._close_window()
-        count, seconds = self._latencies.total(), max(now_ms() - self._started_ms, 0) / 1000
+        count, seconds = self._latencies.total(), max(now_ms() - self._started_ms, 1) / 1000
         steady = " steady state" if self._is_steady else ""
         at = [f"{self._percentile(share)} ms {100 * share:.4g}th" for share in PERCENTILES]
         print(
@@ -52,7 +52,7 @@ class SendFigures:
         self._has_reported = True
         if not self.is_silent:
             count = self._window.total()
-            seconds = (now_ms() - self._window_started_ms) / 1000
+            seconds = max(now_ms() - self._window_started_ms, 1) / 1000
             print(
                 f"{count} records sent, {fixed(_ratio(count, seconds), 1)} records/sec "
                 f"({fixed(_ratio(self._window_bytes / _MIB, seconds), 2)} MB/sec), "

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.cli.command_line import EXIT_OK
 from barnabas.cli.kafka.cluster_access import read_properties_file
 from barnabas.cli.kafka.java_order import in_hash_order, partition_hash
 from barnabas.cli.kafka.loads.arguments import (
@@ -19,7 +18,7 @@ from barnabas.cli.kafka.loads.arguments import (
     refuse,
     warn_of_older_name,
 )
-from barnabas.cli.kafka.loads.events import EXIT_TERMINATED, Terminated, end_in_order_when_terminated, print_event
+from barnabas.cli.kafka.loads.events import Ending, print_event, watching_for_the_end
 from barnabas.cli.kafka.tool import ToolError
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ RESETS: Final = {"earliest": "earliest", "latest": "latest", "none": "error"}
 RANGE: Final = "org.apache.kafka.clients.consumer.RangeAssignor"
 RECORDS_MAX: Final = 500
 """At most so many come at a time, as with Java's consumer."""
-_WAIT_S: Final = 1.0
+_WAIT_S: Final = 0.1
 
 
 def parser() -> ToolParser:
@@ -67,16 +66,11 @@ def run(words: list[str]) -> int:
     if code is not None:
         return code
     options = made.parse(words)
-    reader = _Reader(options, _properties(made, options))
-    end_in_order_when_terminated()
-    code = EXIT_OK
-    try:
-        reader.read_all()
-    except Terminated:
-        code = EXIT_TERMINATED
-    finally:
+    with watching_for_the_end() as ending:
+        reader = _Reader(options, _properties(made, options))
+        reader.read_all(ending)
         reader.close()
-    return code
+    return ending.exit_code
 
 
 def _properties(made: ToolParser, options: Namespace) -> dict[str, str]:
@@ -127,14 +121,14 @@ class _Reader:
         self._consumer = _consumer(properties)
         self._read = 0
 
-    def read_all(self) -> None:
+    def read_all(self, ending: Ending) -> None:
         print_event("startup_complete")
         self._consumer.subscribe(
             [self._options.topic],
             on_assign=lambda _, partitions: _tell_partitions("partitions_assigned", partitions),
             on_revoke=lambda _, partitions: _tell_partitions("partitions_revoked", partitions),
         )
-        while not self._is_done():
+        while not ending.is_wanted and not self._is_done():
             messages = self._next()
             if messages is None:
                 return

@@ -9,7 +9,6 @@ import time
 from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.cli.command_line import EXIT_OK
 from barnabas.cli.kafka.cluster_access import read_properties_file
 from barnabas.cli.kafka.loads.arguments import (
     a_long,
@@ -20,7 +19,7 @@ from barnabas.cli.kafka.loads.arguments import (
     refuse,
     warn_of_older_name,
 )
-from barnabas.cli.kafka.loads.events import EXIT_TERMINATED, Terminated, end_in_order_when_terminated, print_event
+from barnabas.cli.kafka.loads.events import Ending, print_event, watching_for_the_end
 from barnabas.cli.kafka.loads.pace import Pace
 from barnabas.cli.kafka.tool import ToolError
 
@@ -61,18 +60,11 @@ def run(words: list[str]) -> int:
     if code is not None:
         return code
     options = made.parse(words)
-    properties = _properties(made, options)
-    sender = _Sender(options, properties)
-    end_in_order_when_terminated()
-    code = EXIT_OK
-    try:
-        sender.send_all()
-    except Terminated:
-        code = EXIT_TERMINATED
-    finally:
-        # Killed in the middle, it still tells of what is on its way.
+    with watching_for_the_end() as ending:
+        sender = _Sender(options, _properties(made, options))
+        sender.send_all(ending)
         sender.close()
-    return code
+    return ending.exit_code
 
 
 def _properties(made: ToolParser, options: Namespace) -> dict[str, str]:
@@ -108,12 +100,14 @@ class _Sender:
         self._sent = 0
         self._acknowledged = 0
 
-    def send_all(self) -> None:
+    def send_all(self, ending: Ending) -> None:
         print_event("startup_complete")
         pace = Pace(self._options.throughput)
-        while self._options.max_messages < 0 or self._sent < self._options.max_messages:
+        while not ending.is_wanted and (self._options.max_messages < 0 or self._sent < self._options.max_messages):
             self._send()
-            self._producer.poll(pace.pause_s(self._sent))
+            self._producer.poll(0)
+            while not ending.is_wanted and (pause_s := pace.pause_s(self._sent)) > 0:
+                self._producer.poll(min(pause_s, _PAUSE_S))
 
     def close(self) -> None:
         while self._producer.flush(_PAUSE_S):
