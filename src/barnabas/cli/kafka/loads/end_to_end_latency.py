@@ -150,7 +150,7 @@ class _Trip:
         value = self._bytes(_number(self._given, "record-size"))
         key_size = _number(self._given, "record-key-size")
         key = self._bytes(key_size) if key_size else None
-        headers = [
+        headers: list[tuple[str, str | bytes | None]] = [
             (self._bytes(_number(self._given, "record-header-key-size")).decode(), self._header_value())
             for _ in range(_number(self._given, "num-headers"))
         ]
@@ -233,11 +233,13 @@ def _known_topics(producer: Producer) -> Mapping[str, Any]:
     deadline = time.monotonic() + POLL_S
     while True:
         try:
-            return producer.list_topics(timeout=_WAIT_S).topics
+            topics: Mapping[str, Any] = producer.list_topics(timeout=_WAIT_S).topics
         except KafkaException:
             producer.poll(0)  # `error_cb` says so
             if time.monotonic() > deadline:
                 raise ToolError("Timeout expired while fetching topic metadata") from None
+        else:
+            return topics
 
 
 def _read_from_end(consumer: Consumer, topic: str) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 from array import array
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import confluent_kafka
 
@@ -74,7 +74,7 @@ class Delivered(NamedTuple):
     """Records with numbers in a row, of one batch, that were acknowledged or given up together."""
 
     first: int
-    count: int
+    length: int
     partition: int
     error_code: int
 
@@ -165,7 +165,7 @@ class Producer:
         count = self._library.rd_kafka_event_message_array(event, pointers, size)
         at = 0
         while at < count:
-            first = _Message.from_address(pointers[at])
+            first = _at(pointers, at)
             length = _row_length(pointers, at, count, first.private)
             yield Delivered(first.private, length, first.partition, first.error)
             at += length
@@ -177,13 +177,18 @@ class Producer:
             raise LibrdkafkaError(text)
 
 
+def _at(pointers: ctypes.Array[ctypes.c_void_p], index: int) -> _Message:
+    address = cast("int", pointers[index])
+    return _Message.from_address(address)
+
+
 def _row_length(pointers: ctypes.Array[ctypes.c_void_p], start: int, end: int, first: int) -> int:
     """How many messages from one on have numbers in a row, found by halving. Numbers only grow within a partition, so
     that those between two that fit do, too."""
     low, high = start, end - 1
     while low < high:
         middle = (low + high + 1) // 2
-        if _Message.from_address(pointers[middle]).private - first == middle - start:
+        if _at(pointers, middle).private - first == middle - start:
             low = middle
         else:
             high = middle - 1

@@ -312,18 +312,18 @@ class _Load:
         for row in self._producer.deliveries(wait_s):
             chunk_id, position = row.first >> _POSITION_BITS, row.first & (1 << _POSITION_BITS) - 1
             sent = self._sent[chunk_id]
-            size = sent.size_of(position, row.count)
+            size = sent.size_of(position, row.length)
             self._waiting_bytes -= size
-            sent.left -= row.count
+            sent.left -= row.length
             if not sent.left:
                 del self._sent[chunk_id]
             if row.error_code:
                 self._tell_failure(row)
                 continue
             latency_ms = now_ms() - sent.at_ms
-            self._figures.record(latency_ms, row.count, size)
+            self._figures.record(latency_ms, row.length, size)
             if sent.is_steady and self._steady is not None:
-                self._steady.record(latency_ms, row.count, size)
+                self._steady.record(latency_ms, row.length, size)
 
     def _drain(self) -> None:
         while self._sent:
@@ -341,7 +341,7 @@ class _Load:
 
         place = f"{self._options.topic}-{row.partition}"
         failure = failure_of(row.error_code, KafkaError(row.error_code).str(), place, self._delivery_timeout_ms)
-        for _ in range(row.count):
+        for _ in range(row.length):
             warn(str(failure))
 
     def _refuse_all(self, reason: str) -> None:

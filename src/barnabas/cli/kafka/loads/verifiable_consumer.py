@@ -141,7 +141,7 @@ class _Reader:
         print_event("shutdown_requested")
 
     def _is_done(self) -> bool:
-        return 0 <= self._options.max_messages <= self._read
+        return bool(0 <= self._options.max_messages <= self._read)
 
     def _next(self) -> list[Message] | None:
         """What has come; None after an error that does not pass."""
@@ -186,15 +186,18 @@ class _Reader:
 
         from barnabas.cli.rdkafka import kafkas_words
 
-        offsets = [
-            {"topic": topic, "partition": partition, "offset": positions[topic, partition]}
-            for topic, partition in in_hash_order(positions, partition_hash)
-        ]
+        places = in_hash_order(positions, partition_hash)
         outcome: dict[str, Any] = {"success": True}
         try:
-            self._consumer.commit(offsets=[TopicPartition(**each) for each in offsets], asynchronous=False)
+            self._consumer.commit(
+                offsets=[TopicPartition(*place, positions[place]) for place in places], asynchronous=False
+            )
         except KafkaException as failure:
             outcome = {"error": kafkas_words(failure.args[0]), "success": False}
+        offsets = [
+            {"topic": topic, "partition": partition, "offset": positions[topic, partition]}
+            for topic, partition in places
+        ]
         print_event("offsets_committed", offsets=offsets, **outcome)
 
 
