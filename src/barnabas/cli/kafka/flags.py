@@ -36,6 +36,8 @@ class Flag:
     default: str | None = None
     is_optional: bool = False
     """Whether the argument may be missing."""
+    is_number: bool = False
+    """Whether the argument, where it may be missing, is a number: it may be negative, then."""
     separator: str | None = None
     """Splits an argument into several."""
     is_hidden: bool = False
@@ -144,7 +146,7 @@ class Flags:
                 # What stands behind an equals sign is left alone, as `--list=yes`.
                 continue
             if not has_value:
-                if flag.is_optional and (not rest or rest[-1].startswith("-")):
+                if flag.is_optional and (not rest or _is_flag(rest[-1], flag)):
                     continue
                 if not rest:
                     raise FlagError(f"Option {_named_in_error(flag)} requires an argument")
@@ -199,6 +201,11 @@ def read_int(text: str) -> int:
 def read_long(text: str) -> int:
     """The same with the range of a long."""
     return _whole(text, _INT64_MAX)
+
+
+def _is_flag(word: str, before: Flag) -> bool:
+    """Whether a word after a flag is one itself, and not its argument."""
+    return word.startswith("-") and not (before.is_number and word[1:].isdecimal())
 
 
 def _named_in_error(flag: Flag) -> str:

@@ -13,6 +13,7 @@ FLAGS = Flags(
     Flag(("list",), "List all."),
     Flag(("config",), "A setting.", "String: name=value"),
     Flag(("verify", "v"), "Look.", "Boolean", is_optional=True),
+    Flag(("size",), "How large.", "Integer", default="0", is_optional=True, is_number=True),
     Flag(("codec",), "A codec.", "String: codec", default="gzip"),
     Flag(("ids",), "Several.", "Integer", separator=","),
 )
@@ -90,3 +91,11 @@ def test_flags_that_do_not_go_together_are_named() -> None:
     with pytest.raises(ToolUsageError) as caught:
         FLAGS.check_invalid(given, "list", "topic", "partitions")
     assert caught.value.message == 'Option "[list]" can\'t be used with option "[partitions]"'
+
+
+def test_an_argument_that_may_be_missing_may_be_a_negative_number() -> None:
+    given = FLAGS.read(["--size", "-1", "--list"])
+    assert (given.integer("size"), given.has("list")) == (-1, True)
+    assert FLAGS.read(["--size", "--list"]).integer("size") == 0
+    with pytest.raises(FlagError, match="1 is not a recognized option"):
+        FLAGS.read(["--verify", "-1"])
