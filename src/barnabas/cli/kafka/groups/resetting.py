@@ -12,6 +12,7 @@ from barnabas.cli.kafka.groups.partitions import check_there, partitions_meant
 from barnabas.cli.kafka.java_order import in_hash_order, partition_hash, string_hash
 from barnabas.cli.kafka.java_times import INSTANT_MS_MAX, TimeError, read_datetime_ms, read_duration_ms
 from barnabas.cli.kafka.tool import ToolUsageError, warn
+from barnabas.client.admin import group_resets
 from barnabas.client.admin.groups import (
     OtherProtocolError,
     alter_offsets,
@@ -19,7 +20,7 @@ from barnabas.client.admin.groups import (
     fetch_offsets,
 )
 from barnabas.client.admin.topics import describe_topics
-from barnabas.client.offset_queries import EARLIEST, LATEST, list_offsets
+from barnabas.client.offset_queries import EARLIEST, LATEST
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def reset(cluster: Cluster, given: Given) -> None:
     result = {}
     for group in in_hash_order(groups, string_hash):
         state = _state_of(cluster, group)
-        if state in (None, "Empty", "Dead"):
+        if state is None or state in group_resets.INACTIVE_STATES:
             result[group] = _reset_group(cluster, given, group)
         else:
             print_error(
@@ -112,24 +113,24 @@ def _shifted(cluster: Cluster, given: Given, group: str, partitions: Sequence[To
     committed = _committed(cluster, group)
     shift = given.long("shift-by")
     assert shift is not None, "its argument is required"
-    for topic, partition in partitions:
-        if (topic, partition) not in committed:
-            raise ToolUsageError(
-                f"Cannot shift offset for partition {topic}-{partition} since there is no current committed offset"
-            )
-    return {place: committed[place] + shift for place in partitions}
+    try:
+        return group_resets.stepped(committed, partitions, shift)
+    except group_resets.NoOffsetError as failure:
+        topic, partition = failure.place
+        raise ToolUsageError(
+            f"Cannot shift offset for partition {topic}-{partition} since there is no current committed offset"
+        ) from None
 
 
 def _at_current(cluster: Cluster, group: str, partitions: Sequence[TopicPartition]) -> Offsets:
     committed = _committed(cluster, group)
-    stays = {place: committed[place] for place in partitions if place in committed}
-    moves = _at(cluster, [place for place in partitions if place not in committed], LATEST)
-    if stays:
-        return _in_order(stays | moves)
+    with asking_cluster("listOffsets(api=METADATA)", nested):
+        targets = group_resets.where_it_is(cluster, committed, partitions)
+    offsets = _in_order(_offsets(targets))
+    if any(place in committed for place in partitions):
+        return offsets
     # A table that is filled from another one at once is made just large enough for it.
-    return {
-        place: moves[place] for place in in_hash_order(_in_order(moves), partition_hash, int(len(moves) / 0.75) + 1)
-    }
+    return {place: offsets[place] for place in in_hash_order(offsets, partition_hash, int(len(offsets) / 0.75) + 1)}
 
 
 def _from_file(cluster: Cluster, given: Given, group: str) -> Offsets:
@@ -164,37 +165,35 @@ def _committed(cluster: Cluster, group: str) -> Offsets:
         return {place: committed.offset for place, committed in fetch_offsets(cluster, group).items()}
 
 
-def _at(cluster: Cluster, partitions: Sequence[TopicPartition], where: int) -> Offsets:
+def _at(cluster: Cluster, partitions: Sequence[TopicPartition], which: int) -> Offsets:
     with asking_cluster("listOffsets(api=METADATA)", nested):
-        found = list_offsets(cluster, dict.fromkeys(partitions, where))
-    return {place: at.offset for place, at in found.items() if at is not None}
+        return _offsets(group_resets.at_ends(cluster, partitions, which))
 
 
 def _at_time(cluster: Cluster, partitions: Sequence[TopicPartition], timestamp_ms: int) -> Offsets:
     """The first record of a time or later; the end, where there is none."""
-    offsets = _at(cluster, partitions, timestamp_ms)
-    later = [place for place in _in_hash_order(partitions) if place not in offsets]
-    for topic, partition in later:
-        print(f"\nWarn: Partition {partition} from topic {topic} is empty. Falling back to latest known offset.")
-    return _in_order(offsets | _at(cluster, later, LATEST))
+    with asking_cluster("listOffsets(api=METADATA)", nested):
+        targets = group_resets.at_time(cluster, partitions, timestamp_ms)
+    for topic, partition in _in_hash_order(partitions):
+        if targets[topic, partition].has_no_record_so_late:
+            print(f"\nWarn: Partition {partition} from topic {topic} is empty. Falling back to latest known offset.")
+    return _in_order(_offsets(targets))
 
 
 def _within_logs(cluster: Cluster, requested: Mapping[TopicPartition, int]) -> Offsets:
     """Offsets moved to the nearest that there is, with a word about each that had to be."""
     _check_topics(cluster, requested)
-    starts, ends = _at(cluster, list(requested), EARLIEST), _at(cluster, list(requested), LATEST)
-    offsets = {}
+    with asking_cluster("listOffsets(api=METADATA)", nested):
+        targets = group_resets.within_logs(cluster, requested)
     for place in _in_hash_order(requested):
-        offset = requested[place]
-        within = max(min(offset, ends[place]), starts[place])
-        if within != offset:
-            which = "higher than latest" if offset > within else "lower than earliest"
+        within, outside, _ = targets[place]
+        if outside is not None:
+            which = "higher than latest" if outside > within else "lower than earliest"
             warn(
-                f"WARN New offset ({offset}) is {which} offset for topic partition {place[0]}-{place[1]}. "
+                f"WARN New offset ({outside}) is {which} offset for topic partition {place[0]}-{place[1]}. "
                 f"Value will be set to {within}"
             )
-        offsets[place] = within
-    return offsets
+    return _in_order(_offsets(targets))
 
 
 def _check_topics(cluster: Cluster, partitions: Mapping[TopicPartition, int]) -> None:
@@ -210,6 +209,10 @@ def _check_topics(cluster: Cluster, partitions: Mapping[TopicPartition, int]) ->
                     f"`{topic}` could not be found",
                 )
     check_there(cluster, list(partitions))
+
+
+def _offsets(targets: Mapping[TopicPartition, group_resets.Target]) -> Offsets:
+    return {place: target.offset for place, target in targets.items()}
 
 
 def _in_order(offsets: Offsets) -> Offsets:
