@@ -11,17 +11,15 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.cli.actions import Action, run_action
 from barnabas.cli.cluster_connection import connect, error_text, fetch_topics
 from barnabas.cli.command_line import (
     EXIT_FAILED,
     EXIT_OK,
-    EXIT_USAGE,
     CommandError,
     Parser,
-    UsageError,
     add_bootstrap_server,
     join_address,
-    nearest,
 )
 from barnabas.cli.output import Column, comma_list, number, print_json, print_table
 from barnabas.net.frames import AnswerTimeoutError, UnsupportedVersionError, WireError
@@ -31,6 +29,7 @@ from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterable, Sequence
 
     from barnabas.cli.cluster_connection import Topic
@@ -130,15 +129,15 @@ class ClusterStatus(NamedTuple):
 
 
 def run(arguments: Sequence[str]) -> int:
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(overview(), file=sys.stdout if arguments else sys.stderr)
-        return EXIT_OK if arguments else EXIT_USAGE
-    if arguments[0] != "status":
-        raise UsageError(f"unknown action {arguments[0]!r} of `barnabas cluster`; {nearest(arguments[0], ['status'])}")
-    parser = Parser("barnabas cluster status", "Show the nodes of a cluster, its quorum, and what is behind.")
+    return run_action("cluster", ACTIONS, arguments)
+
+
+def add_status_arguments(parser: Parser) -> None:
     add_bootstrap_server(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse(arguments[1:])
+
+
+def show_status(options: argparse.Namespace) -> int:
     try:
         with connect(options.bootstrap_server) as connection:
             status = fetch_status(connection)
@@ -149,12 +148,6 @@ def run(arguments: Sequence[str]) -> int:
     else:
         print_table(COLUMNS, [node_row(node) for node in status.nodes], heading(status))
     return EXIT_OK if status.has_controller else EXIT_FAILED
-
-
-def overview() -> str:
-    usage = "usage: barnabas cluster ACTION [OPTIONS]"
-    lines = ["  status  show the nodes of a cluster, its quorum, and what is behind"]
-    return "\n".join([usage, "", *lines, "", "`barnabas cluster ACTION --help` explains one action."])
 
 
 def fetch_status(connection: Connection) -> ClusterStatus:
@@ -358,3 +351,8 @@ def quorum_facts(quorum: QuorumView | None) -> dict[str, object] | None:
         "voters": sorted(each.replica_id for each in partition.current_voters),
         "observers": sorted(each.replica_id for each in partition.observers),
     }
+
+
+ACTIONS = {
+    "status": Action("show the nodes of a cluster, its quorum, and what is behind", add_status_arguments, show_status)
+}

@@ -51,7 +51,7 @@ class Parser(argparse.ArgumentParser):
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Like `parse_args`, but the error about an unknown argument suggests the option that was probably meant."""
-        options, unknown = self.parse_known_args(arguments)
+        options, unknown = self.parse_known_args(with_durations_joined(arguments))
         if unknown:
             self.exit(EXIT_USAGE, f"{self.prog}: {self.complaint(unknown)}\n")
         return options
@@ -67,6 +67,19 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(EXIT_USAGE, f"{self.prog}: {message} (`{self.prog} --help` explains the options)\n")
+
+
+def with_durations_joined(arguments: Sequence[str]) -> list[str]:
+    """`--from -10m` as `--from=-10m`: argparse would take so long ago for an option."""
+    import re
+
+    joined: list[str] = []
+    for word in arguments:
+        if joined and joined[-1].startswith("--") and "=" not in joined[-1] and re.fullmatch(r"-\d[\d.]*[a-z]+", word):
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -69,5 +69,10 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def print_json_line(value: Any) -> None:
+    """One line, for what is printed again and again."""
+    print(json.dumps(value, ensure_ascii=False))
+
+
 def comma_list(values: Iterable[object]) -> str:
     return ",".join(map(str, values))

@@ -5,16 +5,15 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.cli.actions import Action, add_no_arguments, run_action
 from barnabas.cli.cluster_connection import connect, error_text, fetch_topics, topic_error_text
 from barnabas.cli.command_line import (
     EXIT_FAILED,
     EXIT_OK,
-    EXIT_USAGE,
     CommandError,
     Parser,
     UsageError,
     add_bootstrap_server,
-    nearest,
     parse_pair,
     positive_int,
 )
@@ -48,12 +47,6 @@ PARTITION_COLUMNS = (
 )
 
 
-class Action(NamedTuple):
-    summary: str
-    add_arguments: Callable[[Parser], None]
-    run: Callable[[Connection, argparse.Namespace], int]
-
-
 class Failure(NamedTuple):
     """What could not be done to a topic, as one line."""
 
@@ -62,34 +55,27 @@ class Failure(NamedTuple):
 
 
 def run(arguments: Sequence[str]) -> int:
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(overview(), file=sys.stdout if arguments else sys.stderr)
-        return EXIT_OK if arguments else EXIT_USAGE
-    name = arguments[0]
-    action = ACTIONS.get(name)
-    if action is None:
-        raise UsageError(f"unknown action {name!r} of `barnabas topic`; {nearest(name, ACTIONS)}")
-    parser = Parser(f"barnabas topic {name}", action.summary[0].upper() + action.summary[1:] + ".")
-    action.add_arguments(parser)
-    add_bootstrap_server(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse(arguments[1:])
-    try:
-        with connect(options.bootstrap_server) as connection:
-            return action.run(connection, options)
-    except WireError as error:
-        raise CommandError(str(error)) from error
+    return run_action("topic", ACTIONS, arguments)
 
 
-def overview() -> str:
-    width = max(map(len, ACTIONS))
-    lines = [f"  {name:<{width}}  {action.summary}" for name, action in ACTIONS.items()]
-    usage = "usage: barnabas topic ACTION [OPTIONS]"
-    return "\n".join([usage, "", *lines, "", "`barnabas topic ACTION --help` explains one action."])
+def action(
+    summary: str, add_own_arguments: Callable[[Parser], None], do: Callable[[Connection, argparse.Namespace], int]
+) -> Action:
+    """An action that asks and tells one broker."""
 
+    def add_arguments(parser: Parser) -> None:
+        add_own_arguments(parser)
+        add_bootstrap_server(parser)
+        parser.add_argument("--json", action="store_true", help="print JSON")
 
-def add_no_arguments(_parser: Parser) -> None:
-    """For an action that has no arguments of its own."""
+    def act(options: argparse.Namespace) -> int:
+        try:
+            with connect(options.bootstrap_server) as connection:
+                return do(connection, options)
+        except WireError as error:
+            raise CommandError(str(error)) from error
+
+    return Action(summary, add_arguments, act)
 
 
 def list_topics(connection: Connection, options: argparse.Namespace) -> int:
@@ -381,9 +367,9 @@ def report(failures: list[str]) -> int:
 
 
 ACTIONS = {
-    "list": Action("list all topics", add_no_arguments, list_topics),
-    "create": Action("create topics", add_create_arguments, create_topics),
-    "describe": Action("show partitions, replicas and settings of topics", add_describe_arguments, describe_topics),
-    "alter": Action("add partitions to topics, change their settings", add_alter_arguments, alter_topics),
-    "delete": Action("delete topics with all their records", add_delete_arguments, delete_topics),
+    "list": action("list all topics", add_no_arguments, list_topics),
+    "create": action("create topics", add_create_arguments, create_topics),
+    "describe": action("show partitions, replicas and settings of topics", add_describe_arguments, describe_topics),
+    "alter": action("add partitions to topics, change their settings", add_alter_arguments, alter_topics),
+    "delete": action("delete topics with all their records", add_delete_arguments, delete_topics),
 }

@@ -75,9 +75,7 @@ def stepped(
     return {place: committed[place] + by for place in wanted}
 
 
-def where_it_is(
-    cluster: Cluster, committed: Mapping[TopicPartition, int], places: Iterable[TopicPartition]
-) -> Targets:
+def where_it_is(cluster: Cluster, committed: Mapping[TopicPartition, int], places: Iterable[TopicPartition]) -> Targets:
     """Where the group is; the end, where it is nowhere."""
     wanted = list(places)
     stays = {place: Target(committed[place]) for place in wanted if place in committed}

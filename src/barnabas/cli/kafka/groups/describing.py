@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from barnabas.cli.kafka.groups.failures import asking_cluster, failed, named, nested, print_error
 from barnabas.cli.kafka.groups.listing import NAME_WIDTH_MIN, STATES, group_names, known
 from barnabas.cli.kafka.groups.partitions import topic_states
+from barnabas.client.admin.group_progress import Owner, Place
 from barnabas.client.admin.groups import (
     GroupDescription,
     MemberState,
@@ -27,28 +28,7 @@ if TYPE_CHECKING:
 MISSING: Final = "-"
 _REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 _UNNAMED_EPOCH: Final = -1
-
-
-class Owner(NamedTuple):
-    """Who reads a partition."""
-
-    member_id: str = MISSING
-    host: str = MISSING
-    client_id: str = MISSING
-
-
-class Place(NamedTuple):
-    """How far a group has come in a partition."""
-
-    topic: str
-    partition: int
-    committed: CommittedOffset | None
-    end: int | None
-    owner: Owner
-
-    @property
-    def lag(self) -> int | None:
-        return None if self.committed is None or self.end is None else self.end - self.committed.offset
+NOBODY: Final = Owner(MISSING, MISSING, MISSING)
 
 
 def describe(cluster: Cluster, given: Given) -> None:
@@ -89,7 +69,7 @@ def places_of(cluster: Cluster, group: GroupDescription) -> list[Place]:
             owner = Owner(member.member_id, member.host, member.client_id)
             places += _places(cluster, member.assignment, committed, owner)
             owned.update(member.assignment)
-    places += _places(cluster, [place for place in committed if place not in owned], committed, Owner())
+    places += _places(cluster, [place for place in committed if place not in owned], committed, None)
     return places
 
 
@@ -97,7 +77,7 @@ def _places(
     cluster: Cluster,
     partitions: Sequence[TopicPartition],
     committed: dict[TopicPartition, CommittedOffset],
-    owner: Owner,
+    owner: Owner | None,
 ) -> list[Place]:
     states = topic_states(cluster, by_topic(partitions), nested)
     led = {
@@ -122,8 +102,8 @@ def _print_places(group: GroupDescription, places: list[Place], *, is_verbose: b
         for column in (
             [group.group],
             [each.topic for each in places],
-            [each.owner.member_id for each in places],
-            [each.owner.host for each in places],
+            [(each.owner or NOBODY).member_id for each in places],
+            [(each.owner or NOBODY).host for each in places],
         )
     ]
 
@@ -139,7 +119,7 @@ def _print_places(group: GroupDescription, places: list[Place], *, is_verbose: b
     for each in places:
         epoch = None if each.committed is None or each.committed.leader_epoch == _UNNAMED_EPOCH else each.committed[1]
         offset = None if each.committed is None else each.committed.offset
-        print_row(group.group, each.topic, (each.partition, epoch, offset, each.end, each.lag), each.owner)
+        print_row(group.group, each.topic, (each.partition, epoch, offset, each.end, each.lag), each.owner or NOBODY)
     print()
 
 

@@ -1,0 +1,1 @@
+"""The `barnabas` command as a person uses it: in pipes, and at a terminal."""
