@@ -37,6 +37,7 @@ COMMANDS = {
     "cluster": Command("barnabas.cli.cluster_command", "show the nodes of a cluster and how far behind they are"),
     "topic": Command("barnabas.cli.topic_command", "list, create, describe, alter and delete topics"),
     "group": Command("barnabas.cli.groups.group_command", "show how far groups lag, and set where they go on"),
+    "config": Command("barnabas.cli.configs.config_command", "show and change settings while the cluster runs"),
     "produce": Command("barnabas.cli.produce_command", "send lines of text to a topic"),
     "consume": Command("barnabas.cli.consume_command", "print the records of a topic"),
     "kafka": Command("barnabas.cli.kafka.kafka_command", "run any of Kafka's own command-line tools"),

@@ -45,13 +45,14 @@ def time_text(timestamp_ms: int) -> str:
 
 
 def duration_text(duration_ms: float) -> str:
-    """Roughly how long: `350 ms`, `12.3 s`, `4 min 5 s`, `2 h 3 min`, `5 d 2 h`."""
+    """Roughly how long: `350 ms`, `12.3 s`, `4 min 5 s`, `2 h`, `5 d 2 h`."""
     if duration_ms < 1_000:
         return f"{duration_ms:.0f} ms"
     if duration_ms < 60_000:
-        return f"{duration_ms / 1000:.1f} s"
+        return f"{duration_ms / 1000:.1f}".removesuffix(".0") + " s"
     seconds = round(duration_ms / 1000)
     for unit, smaller, name, smaller_name in ((86_400, 3_600, "d", "h"), (3_600, 60, "h", "min"), (60, 1, "min", "s")):
         if seconds >= unit:
-            return f"{seconds // unit} {name} {seconds % unit // smaller} {smaller_name}"
+            rest = seconds % unit // smaller
+            return f"{seconds // unit} {name}" + (f" {rest} {smaller_name}" if rest else "")
     return f"{seconds} s"

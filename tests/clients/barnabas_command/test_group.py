@@ -161,12 +161,12 @@ def test_what_is_not_there_is_answered_with_the_nearest(barnabas: Barnabas, read
     assert f"group {typed!r} does not exist (did you mean {group!r}?)" in barnabas.complaint("group", "describe", typed)
     complaint = barnabas.complaint("group", "reset", group, "--topic", f"{read}x", "--to", "end")
     assert complaint.startswith(f"barnabas: topic '{read}x' does not exist (did you mean ")
-    words = ("group", "reset", group, "--topic", f"{read}:7", "--to", "end")
-    assert barnabas.complaint(*words) == f"barnabas: topic {read!r} has 2 partitions (0 … 1), but no partition 7\n"
-    words = ("group", "reset", group, "--topic", f"{read}:1", "--by", "1")
-    assert f"has no offset in {read}-1 to count from" in barnabas.complaint(*words)
-    words = ("group", "delete-offsets", group, "--topic", f"{read}:1", "--yes")
-    assert f"has committed no offset for {read}-1" in barnabas.complaint(*words)
+    absent = ("group", "reset", group, "--topic", f"{read}:7", "--to", "end")
+    assert barnabas.complaint(*absent) == f"barnabas: topic {read!r} has 2 partitions (0 … 1), but no partition 7\n"
+    uncounted = ("group", "reset", group, "--topic", f"{read}:1", "--by", "1")
+    assert f"has no offset in {read}-1 to count from" in barnabas.complaint(*uncounted)
+    uncommitted = ("group", "delete-offsets", group, "--topic", f"{read}:1", "--yes")
+    assert f"has committed no offset for {read}-1" in barnabas.complaint(*uncommitted)
 
 
 @pytest.mark.parametrize(

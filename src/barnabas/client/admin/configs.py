@@ -70,6 +70,8 @@ class ConfigEntry(NamedTuple):
     is_read_only: bool
     synonyms: list[Synonym]
     """Where the value would come from, the place that decides first."""
+    documentation: str | None = None
+    """What it is for; None unless it was asked for."""
 
     @property
     def is_default(self) -> bool:
@@ -77,7 +79,11 @@ class ConfigEntry(NamedTuple):
 
 
 def describe_configs(
-    cluster: Cluster, resources: Iterable[Resource], *, include_synonyms: bool = False
+    cluster: Cluster,
+    resources: Iterable[Resource],
+    *,
+    include_synonyms: bool = False,
+    include_documentation: bool = False,
 ) -> dict[Resource, list[ConfigEntry] | KafkaError]:
     """The settings of each, or why they cannot be told."""
     found: dict[Resource, list[ConfigEntry] | KafkaError] = {}
@@ -90,6 +96,7 @@ def describe_configs(
                 for each in asked
             ],
             include_synonyms=include_synonyms,
+            include_documentation=include_documentation,
         )
         response = _ask(cluster, broker_id, ApiKey.DESCRIBE_CONFIGS, request)
         for result in response.results:
@@ -168,4 +175,5 @@ def _entry(each: m.DescribeConfigsResponse.DescribeConfigsResourceResult) -> Con
         each.is_sensitive,
         each.read_only,
         [Synonym(one.name, one.value, SOURCES.get(one.source, SOURCES[0])) for one in each.synonyms],
+        each.documentation,
     )

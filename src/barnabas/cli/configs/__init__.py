@@ -1,0 +1,1 @@
+"""`barnabas config`: the settings of topics, brokers, groups and client metrics."""
