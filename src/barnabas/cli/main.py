@@ -38,6 +38,9 @@ COMMANDS = {
     "topic": Command("barnabas.cli.topic_command", "list, create, describe, alter and delete topics"),
     "group": Command("barnabas.cli.groups.group_command", "show how far groups lag, and set where they go on"),
     "config": Command("barnabas.cli.configs.config_command", "show and change settings while the cluster runs"),
+    "transactions": Command(
+        "barnabas.cli.transactions.transactions_command", "show open transactions, and end those that hang"
+    ),
     "produce": Command("barnabas.cli.produce_command", "send lines of text to a topic"),
     "consume": Command("barnabas.cli.consume_command", "print the records of a topic"),
     "kafka": Command("barnabas.cli.kafka.kafka_command", "run any of Kafka's own command-line tools"),

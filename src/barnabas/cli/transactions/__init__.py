@@ -1,0 +1,1 @@
+"""`barnabas transactions`: those that are open, and those that nobody will end."""
