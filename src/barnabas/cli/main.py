@@ -41,8 +41,8 @@ COMMANDS = {
     "transactions": Command(
         "barnabas.cli.transactions.transactions_command", "show open transactions, and end those that hang"
     ),
-    "produce": Command("barnabas.cli.produce_command", "send lines of text to a topic"),
-    "consume": Command("barnabas.cli.consume_command", "print the records of a topic"),
+    "produce": Command("barnabas.cli.data.produce_command", "send lines, JSON or CSV to a topic"),
+    "consume": Command("barnabas.cli.data.consume_command", "print the records of a topic, or search it"),
     "kafka": Command("barnabas.cli.kafka.kafka_command", "run any of Kafka's own command-line tools"),
     "test-broker": Command("barnabas.cli.test_kit.test_broker_command", "run a broker for tests in any language"),
     "simulate": Command("barnabas.cli.simulate_command", "check simulated clusters for violated guarantees"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -72,6 +73,20 @@ def print_json(value: Any) -> None:
 def print_json_line(value: Any) -> None:
     """One line, for what is printed again and again."""
     print(json.dumps(value, ensure_ascii=False))
+
+
+def flush_to_reader() -> None:
+    """Hand on what was printed. BrokenPipeError if nobody is there any more to read it, which a command that waits for
+    something to print would not notice before it prints that."""
+    sys.stdout.flush()
+    try:
+        watched = select.poll()
+        watched.register(sys.stdout.fileno(), 0)
+        events = watched.poll(0)
+    except (OSError, ValueError):
+        return  # it is no file
+    if events and events[0][1] & select.POLLERR:
+        raise BrokenPipeError
 
 
 def comma_list(values: Iterable[object]) -> str:

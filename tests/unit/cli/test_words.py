@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from barnabas.cli.consume_command import parse_start
+from barnabas.cli.data.positions import parse_position
 from barnabas.cli.start_command import parse_listen_address
 
 
@@ -16,4 +16,4 @@ def test_a_port_behind_a_colon_alone_is_refused_in_either_form(text: str) -> Non
 
 @pytest.mark.parametrize("text", ["1969-12-31T23:59:59.999Z", "1969-12-31T23:59:59.998Z", "1960-01-01T00:00:00Z"])
 def test_a_time_before_1970_is_the_beginning(text: str) -> None:
-    assert parse_start(text).timestamp_ms == 0
+    assert parse_position(text).timestamp_ms == 0

@@ -16,7 +16,7 @@ from confluent_kafka import (
     TIMESTAMP_NOT_AVAILABLE,
 )
 
-from barnabas.cli import consume_command
+from barnabas.cli.data import consume_command, positions, record_forms
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -45,34 +45,35 @@ def record(
 
 
 def line(message: Message, *arguments: str) -> bytes:
-    return consume_command.line_format(consume_command.build_parser().parse_args(["t", *arguments]))(message)
+    return record_forms.form_of(consume_command.build_parser().parse_args(["t", *arguments]))(message)
 
 
 @pytest.mark.parametrize(
     ("text", "start"),
     [
-        ("beginning", consume_command.Start(OFFSET_BEGINNING)),
-        ("end", consume_command.Start(OFFSET_END)),
-        ("0", consume_command.Start(0)),
-        ("12345", consume_command.Start(12345)),
-        ("-10", consume_command.Start(-2010)),
-        ("@1700000000000", consume_command.Start(timestamp_ms=1_700_000_000_000)),
-        ("1970-01-01T00:00:01Z", consume_command.Start(timestamp_ms=1_000)),
-        ("1970-01-01T01:00:00.5+01:00", consume_command.Start(timestamp_ms=500)),
+        ("beginning", positions.Position(OFFSET_BEGINNING)),
+        ("end", positions.Position(OFFSET_END)),
+        ("0", positions.Position(0)),
+        ("12345", positions.Position(12345)),
+        ("-10", positions.Position(-2010)),
+        ("@1700000000000", positions.Position(timestamp_ms=1_700_000_000_000)),
+        ("1970-01-01T00:00:01Z", positions.Position(timestamp_ms=1_000)),
+        ("1970-01-01T01:00:00.5+01:00", positions.Position(timestamp_ms=500)),
     ],
 )
-def test_reading_starts_at_an_end_an_offset_or_a_time(text: str, start: consume_command.Start) -> None:
+def test_reading_starts_at_an_end_an_offset_or_a_time(text: str, start: positions.Position) -> None:
     assert consume_command.build_parser().parse_args(["t", "--from", text]).start == start
 
 
 def test_without_a_start_reading_begins_at_the_beginning() -> None:
-    assert consume_command.build_parser().parse_args(["t"]).start == consume_command.Start(OFFSET_BEGINNING)
+    options = consume_command.build_parser().parse_args(["t"])
+    assert consume_command.limits_of(options) == (positions.Position(OFFSET_BEGINNING), None)
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "@", "@soon", "2026-13-01"])
 def test_any_other_start_is_refused_with_what_is_possible(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="beginning, end, an offset"):
-        consume_command.parse_start(text)
+        positions.parse_position(text)
 
 
 def test_only_the_value_is_printed_unless_more_is_asked_for() -> None:
