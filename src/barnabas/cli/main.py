@@ -31,6 +31,8 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "start": Command("barnabas.cli.start_command", "run a node in the foreground"),
+    "status": Command("barnabas.cli.local.status_command", "show the nodes that run on this machine"),
+    "stop": Command("barnabas.cli.local.stop_command", "stop nodes of this machine, by their data folders"),
     "format": Command("barnabas.cli.formatting.format_command", "prepare the folders of a node of a cluster"),
     "random-uuid": Command("barnabas.cli.formatting.random_uuid_command", "print an id for a cluster or a directory"),
     "doctor": Command("barnabas.cli.doctor_command", "inspect data folders without changing them"),
@@ -46,6 +48,7 @@ COMMANDS = {
     "kafka": Command("barnabas.cli.kafka.kafka_command", "run any of Kafka's own command-line tools"),
     "test-broker": Command("barnabas.cli.test_kit.test_broker_command", "run a broker for tests in any language"),
     "simulate": Command("barnabas.cli.simulate_command", "check simulated clusters for violated guarantees"),
+    "completion": Command("barnabas.cli.completion.completion_command", "complete commands in bash, zsh and fish"),
     "demo": Command("barnabas.cli.demo_command", "start a node and move a million records through it"),
     "version": Command("barnabas.cli.version_command", "print the version"),
 }

@@ -1,0 +1,1 @@
+"""`barnabas completion`: what a shell offers at Tab."""
