@@ -48,6 +48,7 @@ COMMANDS = {
     "kafka": Command("barnabas.cli.kafka.kafka_command", "run any of Kafka's own command-line tools"),
     "test-broker": Command("barnabas.cli.test_kit.test_broker_command", "run a broker for tests in any language"),
     "simulate": Command("barnabas.cli.simulate_command", "check simulated clusters for violated guarantees"),
+    "bench": Command("barnabas.cli.bench.bench_command", "put a load on a cluster, and draw how it goes"),
     "completion": Command("barnabas.cli.completion.completion_command", "complete commands in bash, zsh and fish"),
     "demo": Command("barnabas.cli.demo_command", "start a node and move a million records through it"),
     "version": Command("barnabas.cli.version_command", "print the version"),
