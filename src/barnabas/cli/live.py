@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from rich.console import RenderableType
+    from rich.live import Live
 
 _SIGNAL_EXIT_BASE: Final = 128
 """What a shell adds to the number of the signal that ended a process."""
@@ -30,10 +31,8 @@ def draw_again_and_again(draw: Callable[[], RenderableType], interval_s: float) 
     console = Console()
     drawn = draw()
     try:
-        with (
-            ending_with_signals(),
-            Live(drawn, console=console, screen=True, auto_refresh=True, vertical_overflow="ellipsis") as live,
-        ):
+        live = Live(drawn, console=console, screen=True, auto_refresh=True, vertical_overflow="ellipsis")
+        with ending_with_signals(), drawing(live):
             while True:
                 time.sleep(interval_s)
                 drawn = draw()
@@ -48,6 +47,16 @@ def print_again_and_again(show: Callable[[], None], interval_s: float) -> None:
         show()
         sys.stdout.flush()
         time.sleep(interval_s)
+
+
+@contextlib.contextmanager
+def drawing(live: Live) -> Iterator[None]:
+    """Like `with live`, but the terminal is put right even if a signal comes in the middle of the beginning."""
+    try:
+        live.start(refresh=True)
+        yield
+    finally:
+        live.stop()
 
 
 @contextlib.contextmanager

@@ -89,5 +89,10 @@ def flush_to_reader() -> None:
         raise BrokenPipeError
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 offset`, `1,200 offsets`."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def comma_list(values: Iterable[object]) -> str:
     return ",".join(map(str, values))

@@ -7,6 +7,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from barnabas.cli.live import drawing
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -38,7 +40,8 @@ def byte_bar(label: str, total_bytes: int | None) -> Iterator[Advance]:
         TransferSpeedColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=stderr_console(), transient=True) as progress:
+    progress = Progress(*columns, console=stderr_console(), transient=True)
+    with drawing(progress.live):
         task = progress.add_task(label, total=total_bytes)
         yield lambda amount: progress.advance(task, amount)
 
@@ -60,7 +63,8 @@ def counting_bar(label: str, total: int, what: str) -> Iterator[Advance]:
         TextColumn("{task.fields[rate]}"),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=stderr_console()) as progress:
+    progress = Progress(*columns, console=stderr_console())
+    with drawing(progress.live):
         task = progress.add_task(label, total=total, rate="")
 
         def advance(amount: int) -> None:

@@ -24,7 +24,7 @@ def test_a_setting_is_set_shown_and_taken_back(barnabas: Barnabas, orders: str) 
         f"topic {orders}: segment.bytes = 67108864 (was 1073741824)",
     ]
     heading, columns, *rows = barnabas.printed("config", "describe", *place).splitlines()
-    assert heading.startswith(f"topic {orders}  settings ")
+    assert heading.startswith(f"topic {orders}  ")
     assert columns.split() == ["setting", "value", "is", "from", "default"]
     assert [row.split() for row in rows if row.startswith("segment")] == [
         ["segment.bytes", "67108864", "64", "MiB", "this", "topic", "1073741824"]

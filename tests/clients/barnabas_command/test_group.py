@@ -130,7 +130,7 @@ def test_nothing_is_changed_without_a_yes(barnabas: Barnabas, read: str, group: 
     assert "with --json nobody is asked: add --yes" in barnabas.complaint(*words, "--json", code=2)
     for answer, code in ((b"\r", 1), (b"no\r", 1), (CTRL_C, 130)):
         with Terminal(*words, "--bootstrap-server", barnabas.bootstrap) as terminal:
-            terminal.wait_for(r"Set these 1 offsets of .*\? \[y/N\] ")
+            terminal.wait_for(r"Set 1 offset of .*\? \[y/N\] ")
             terminal.press(answer)
             assert terminal.end() == code
     assert committed(cluster, group) == {0: 4}

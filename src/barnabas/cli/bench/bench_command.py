@@ -22,6 +22,7 @@ from barnabas.cli.command_line import (
     positive_int,
     seconds,
 )
+from barnabas.cli.live import drawing, ending_with_signals
 from barnabas.cli.output import print_json
 from barnabas.client.admin.topics import NewTopic, create_topics, delete_topics
 
@@ -74,30 +75,34 @@ class Outcome(NamedTuple):
 
 def run(arguments: Sequence[str]) -> int:
     options = build_parser().parse(arguments)
-    topic = options.topic or f"barnabas-bench-{secrets.token_hex(4)}"
     with cluster_of(options) as cluster:
-        if options.topic is None:
-            make_topic(cluster, topic, options.partitions)
+        if options.topic is not None:
+            return put_under_load(options.topic, options)
+        topic = f"barnabas-bench-{secrets.token_hex(4)}"
+        make_topic(cluster, topic, options.partitions)
         try:
-            partitions = partition_count(options.bootstrap_server, topic)
-            plan = Plan(
-                options.bootstrap_server,
-                topic,
-                partitions,
-                options.size,
-                options.rate,
-                options.acks,
-                options.compression,
-                options.read,
-            )
-            outcome, is_interrupted = measure(plan, options)
+            return put_under_load(topic, options)
         finally:
-            if options.topic is None:
-                delete_topics(cluster, [topic])
+            delete_topics(cluster, [topic])
+
+
+def put_under_load(topic: str, options: argparse.Namespace) -> int:
+    plan = Plan(
+        options.bootstrap_server,
+        topic,
+        partition_count(options.bootstrap_server, topic),
+        options.size,
+        options.rate,
+        options.acks,
+        options.compression,
+        options.read,
+    )
+    outcome, is_interrupted = measure(plan, options)
     if options.json:
         print_json(facts(outcome))
     else:
         show(outcome)
+    sys.stdout.flush()
     for text in outcome.failures:
         print(f"barnabas: {text}", file=sys.stderr)
     if is_interrupted:
@@ -185,7 +190,8 @@ def draw_live(arriving: Iterator[Sample], samples: list[Sample], plan: Plan, *, 
     from rich.live import Live
 
     assert not is_silent, "there is something to draw"
-    with Live(transient=True, refresh_per_second=4) as live:
+    live = Live(transient=True, refresh_per_second=4)
+    with ending_with_signals(), drawing(live):
         for sample in arriving:
             samples.append(sample)
             live.update(drawn(samples, plan), refresh=True)

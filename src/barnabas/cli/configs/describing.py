@@ -10,7 +10,7 @@ from barnabas.cli.cluster_session import add_cluster_arguments, cluster_of, refu
 from barnabas.cli.command_line import EXIT_FAILED, EXIT_OK, CommandError, nearest
 from barnabas.cli.configs.things import add_kind, all_resources, resource_named, shown
 from barnabas.cli.configs.units import readable
-from barnabas.cli.output import Column, print_json, print_table
+from barnabas.cli.output import Column, counted, print_json, print_table
 from barnabas.client.admin.configs import DEFAULT, ConfigEntry, Resource, describe_configs
 from barnabas.protocol.errors import KafkaError
 
@@ -100,9 +100,9 @@ def show(resource: Resource, entries: Sequence[ConfigEntry], options: argparse.N
         return
     if not entries and options.name is None:
         return  # among many, only those are of interest that differ from the others
-    title = f"{shown(resource)}  settings {len(entries)}"
+    title = f"{shown(resource)}  {counted(len(entries), 'setting')}"
     if not options.all:
-        title += " that are not as by default (--all shows all)"
+        title += " not as by default (--all shows all)"
     print_table(COLUMNS, [row(each) for each in entries], title)
     if options.docs:
         for each in entries:

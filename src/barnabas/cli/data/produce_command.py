@@ -37,7 +37,7 @@ from barnabas.cli.data.sources import (
     text_records,
     whole_records,
 )
-from barnabas.cli.output import print_json_line
+from barnabas.cli.output import counted, print_json_line
 from barnabas.cli.progress_bar import byte_bar
 from barnabas.cli.rdkafka import base_settings, reason
 
@@ -364,7 +364,7 @@ def report(outcome: Outcome, unsent: int, topic: str) -> int:
         print(f"barnabas: {undelivered} of {outcome.sent} records were not delivered to {topic!r}", file=sys.stderr)
         return EXIT_FAILED
     if outcome.malformed:
-        lines = f"{outcome.malformed} malformed line{'s' * (outcome.malformed != 1)}"
+        lines = counted(outcome.malformed, "malformed line")
         print(f"barnabas: {lines} left out; {outcome.sent} records delivered to {topic!r}", file=sys.stderr)
         return EXIT_FAILED
     if sys.stderr.isatty():

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from barnabas.cli.command_line import CommandError
 from barnabas.cli.data.json_paths import values_at
+from barnabas.cli.output import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -233,8 +234,7 @@ class CsvRecords:
             self._columns = self._checked(row)
             return None
         if len(row) != len(self._columns):
-            fields = f"{len(row)} field{'s' * (len(row) != 1)}"
-            raise self._lines.malformed(f"has {fields}, and there are {len(self._columns)} columns")
+            raise self._lines.malformed(f"has {counted(len(row), 'field')}, and there are {len(self._columns)} columns")
         cells = dict(zip(self._columns, row, strict=True))
         key = None if self._key_column is None else cells[self._key_column].encode()
         document = {name: self._convert(cell) for name, cell in cells.items()}

@@ -10,7 +10,7 @@ from barnabas.cli.confirmation import add_confirmation, check_confirmation, conf
 from barnabas.cli.groups.describing import ending
 from barnabas.cli.groups.known_groups import absent_text, described_groups, members_text
 from barnabas.cli.groups.resetting import parse_scope
-from barnabas.cli.output import print_json
+from barnabas.cli.output import counted, print_json
 from barnabas.client.admin import groups as admin
 from barnabas.protocol.errors import Error
 
@@ -35,7 +35,7 @@ def delete(options: argparse.Namespace) -> int:
     with cluster_of(options) as cluster:
         if not options.yes:
             print(f"to be deleted with all their offsets: {', '.join(names)}")
-        confirm(f"Delete {'this group' if len(names) == 1 else f'these {len(names)} groups'}?", options)
+        confirm(f"Delete {counted(len(names), 'group')}?", options)
         outcomes = admin.delete_groups(cluster, names)
         failures = [
             delete_failure(cluster, name, failure)
@@ -82,7 +82,7 @@ def delete_offsets(options: argparse.Namespace) -> int:
         if not options.yes:
             for topic, partition in places:
                 print(f"to be forgotten: {topic}-{partition}")
-        confirm(f"Forget these {len(places)} offsets of {options.group}?", options)
+        confirm(f"Forget {counted(len(places), 'offset')} of {options.group}?", options)
         outcomes = admin.delete_offsets(cluster, options.group, places)
     gone = [place for place in places if outcomes.get(place) is None]
     failures = [
@@ -93,7 +93,7 @@ def delete_offsets(options: argparse.Namespace) -> int:
     if options.json:
         print_json([{"topic": topic, "partition": partition} for topic, partition in gone])
     elif gone:
-        print(f"forgot {len(gone)} offset{'s' * (len(gone) != 1)} of {options.group}")
+        print(f"forgot {counted(len(gone), 'offset')} of {options.group}")
     return ending(failures)
 
 

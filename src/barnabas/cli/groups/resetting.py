@@ -11,7 +11,7 @@ from barnabas.cli.cluster_session import add_cluster_arguments, cluster_of
 from barnabas.cli.command_line import EXIT_OK, CommandError, nearest
 from barnabas.cli.confirmation import add_confirmation, check_confirmation, confirm
 from barnabas.cli.groups.known_groups import described_groups, members_text
-from barnabas.cli.output import Column, number, print_json, print_table
+from barnabas.cli.output import Column, counted, number, print_json, print_table
 from barnabas.cli.times import EXAMPLES, TimeError, parse_time_ms, time_text
 from barnabas.client.admin import group_resets
 from barnabas.client.admin.groups import (
@@ -118,12 +118,12 @@ def reset(options: argparse.Namespace) -> int:
             show(options, targets, committed)
         is_to_be_done = bool(changes) and not options.dry_run
         if is_to_be_done:
-            confirm(f"Set these {len(changes)} offsets of {options.group}?", options)
+            confirm(f"Set {counted(len(changes), 'offset')} of {options.group}?", options)
             alter_offsets(cluster, options.group, changes)
         if options.json:
             print_json(plan_facts(options.group, targets, committed, is_done=is_to_be_done))
         elif is_to_be_done:
-            print(f"set {len(changes)} offset{'s' * (len(changes) != 1)} of {options.group}")
+            print(f"set {counted(len(changes), 'offset')} of {options.group}")
     return EXIT_OK
 
 
@@ -203,7 +203,7 @@ def show(options: argparse.Namespace, targets: Targets, committed: Mapping[Topic
     if options.to is not None and options.to.timestamp_ms is not None:
         when = f"  to {time_text(options.to.timestamp_ms)}"
     topics = by_topic(targets)
-    print_table(COLUMNS, rows, f"{options.group}: {len(rows)} partitions of {', '.join(topics)}{when}")
+    print_table(COLUMNS, rows, f"{options.group}: {counted(len(rows), 'partition')} of {', '.join(topics)}{when}")
     if all(committed.get(place) == target.offset for place, target in targets.items()):
         print("nothing is to be changed")
 
