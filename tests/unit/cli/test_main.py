@@ -125,6 +125,20 @@ def test_starting_a_node_loads_neither_rich_nor_librdkafka() -> None:
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [*([name, "--help"] for name in ("group", "config", "transactions", "completion")), ["status", "/"], ["stop", "/"]],
+    ids=lambda words: words[0],
+)
+def test_commands_without_records_load_neither_rich_nor_librdkafka_before_they_need_them(words: list[str]) -> None:
+    program = (
+        f"import sys, barnabas.cli.main; barnabas.cli.main.main({words}); "
+        "print([name for name in ('rich', 'confluent_kafka', 'uvloop', 'barnabas.node') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 def exit_code(arguments: list[str]) -> object:
     """argparse leaves by SystemExit where our own commands return."""
     try:
