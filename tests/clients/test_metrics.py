@@ -127,7 +127,7 @@ def test_the_lag_of_a_group_is_what_it_has_not_committed(
     member = client.group_consumer(group, [topic])
     wait_until(lambda: member.poll() or member.assigned(), "the member has its partition")
     member.commit({(topic, 0): 4})
-    labels = {"group": group, "topic": topic, "partition": "0"}
+    labels = {"group": group, "consumergroup": group, "topic": topic, "partition": "0"}
     assert watched.value("kafka_consumergroup_current_offset", **labels) == 4
     assert watched.value("kafka_consumergroup_lag", **labels) == 6
     assert watched.value("kafka_consumergroup_group_lag_seconds", **labels) >= 0
@@ -148,6 +148,45 @@ def test_the_state_of_broker_controller_and_process_is_there(watched: Watched) -
     assert 0 <= samples["kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent"] <= 1
     assert samples["process_resident_memory_bytes"] > 10_000_000
     assert samples["process_cpu_seconds_total"] > 0
+
+
+def test_what_logs_waiting_requests_groups_and_connections_come_to_is_there(
+    watched: Watched, library: type[Client], topic: str, group: str
+) -> None:
+    client = library(watched.bootstrap)
+    client.create_topic(topic, partitions=1)
+    client.produce(topic, values(3))
+    member = client.group_consumer(group, [topic])
+    wait_until(lambda: member.poll() or member.assigned(), "the member has its partition")
+    samples = watched.samples()
+
+    def value(name: str, **labels: str) -> float:
+        return samples[name, frozenset(labels.items())]
+
+    in_sync = {"topic": topic, "partition": "0"}
+    assert value("kafka_cluster_partition_insyncreplicascount", **in_sync) == 1
+    assert value("kafka_cluster_partition_atminisr", **in_sync) == 1
+    assert value("kafka_cluster_partition_underminisr", **in_sync) == 0
+    assert value("kafka_log_logmanager_offlinelogdirectorycount") == 0
+    assert value("kafka_log_logcleaner_deadthreadcount") == 0
+    assert value(f"{TOPICS}totalproducerequests_total") > 0
+    assert value("kafka_coordinator_group_groupmetadatamanager_numgroups") >= 1
+    assert value("kafka_consumergroup_members", group=group, consumergroup=group) == 1
+    assert value("kafka_server_raft_metrics_current_state", state="leader") == 1
+    assert value("barnabas_quorum_replica_lag", replica="1", kind="voter") == 0
+    assert value("kafka_server_socket_server_metrics_connection_count", listener="PLAINTEXT") >= 1
+    assert value("barnabas_event_loop_longest_turn_seconds", loop="broker") < 60
+    assert value("kafka_server_kafkaserver_brokerstate") == 3
+    assert value("kafka_controller_kafkacontroller_brokerregistrationstate", broker="1") == 30
+    fetches = {"delayedOperation": "Fetch"}
+    wait_until(
+        lambda: (
+            watched.value("kafka_server_delayedoperationpurgatory_numdelayedoperations", **fetches) > 0
+            or not member.poll()
+        ),
+        "a fetch waits",
+    )
+    member.close()
 
 
 def test_probes_are_told_that_the_node_is_ready(watched: Watched) -> None:

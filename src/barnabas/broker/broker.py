@@ -112,6 +112,10 @@ class Broker:
         self._writers = environment.threads.pool("writes", config.background_threads)
         self._readers = environment.threads.pool("reads", READER_THREADS)
         self._purgatory = Purgatory(self._loop)
+        self._fetch_sessions = FetchSessions(
+            config.max_incremental_fetch_session_cache_slots, self._purgatory, self._random
+        )
+        self._client_instances = ClientInstances()
         self._store = LogStore(environment.dirs, self.run_in_thread, self._log_rolled, environment.unusable_dirs)
         self._flusher = Flusher(self._disk, self.run_in_thread, self._store.report_failure)
         self._peers = self._broker_peers()
@@ -227,6 +231,10 @@ class Broker:
         return self._peers.connect(broker_id, purpose, settings)
 
     @property
+    def node_id(self) -> int:
+        return self._node_id
+
+    @property
     def replicas(self) -> ReplicaManager:
         return self._replicas
 
@@ -234,6 +242,23 @@ class Broker:
     def purgatory(self) -> Purgatory:
         """Where produce and fetch requests wait."""
         return self._purgatory
+
+    @property
+    def fetch_sessions(self) -> FetchSessions:
+        return self._fetch_sessions
+
+    @property
+    def client_instances(self) -> ClientInstances:
+        """The clients that push metrics."""
+        return self._client_instances
+
+    @property
+    def store(self) -> LogStore:
+        return self._store
+
+    @property
+    def flusher(self) -> Flusher:
+        return self._flusher
 
     @property
     def groups(self) -> GroupCoordinator:
@@ -258,7 +283,6 @@ class Broker:
         return (ApiVersionsAnswers(self._metadata, self._publisher, routes), *environments)
 
     def _environments_of_data(self) -> tuple[object, ...]:
-        sessions_max = self._settings.config.max_incremental_fetch_session_cache_slots
         return (
             ProduceEnvironment(
                 replicas=self._replicas,
@@ -271,7 +295,7 @@ class Broker:
             ),
             FetchEnvironment(
                 replicas=self._replicas,
-                sessions=FetchSessions(sessions_max, self._purgatory, self._random),
+                sessions=self._fetch_sessions,
                 purgatory=self._purgatory,
                 clock=self._clock,
                 settings=self._settings,
@@ -326,7 +350,7 @@ class Broker:
             TelemetryEnvironment(
                 metadata=self._metadata,
                 settings=self._settings,
-                instances=ClientInstances(),
+                instances=self._client_instances,
                 receiver=receiver,
                 clock=self._clock,
                 random=self._random,

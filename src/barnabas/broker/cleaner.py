@@ -56,6 +56,22 @@ class DirtyLog(NamedTuple):
     dirt: Dirt
 
 
+class CleanerFigures:
+    """What the cleaner has done lately, for those who watch it."""
+
+    __slots__ = ("dirtiest_share", "looked_s", "recopied_share", "took_s")
+
+    def __init__(self) -> None:
+        self.looked_s: float | None = None
+        """When it last looked for dirty logs, by the clock of the event loop."""
+        self.dirtiest_share = 0.0
+        """How much of the dirtiest log was dirty then."""
+        self.took_s = 0.0
+        """How long the last cleaning took."""
+        self.recopied_share = 0.0
+        """How much of what it read it wrote again."""
+
+
 class LogCleaner:
     def __init__(
         self,
@@ -87,6 +103,12 @@ class LogCleaner:
         """When a log is to be tried again that could not be cleaned, by the clock of the event loop."""
         self.uncleanable: dict[PartitionLog, Exception] = {}
         """Logs that are left alone until the next start, and why."""
+        self.figures = CleanerFigures()
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether it has ended of its own accord."""
+        return self._task is not None and self._task.done() and not self._is_stopping
 
     def start(self) -> None:
         if self._settings.config.log_cleaner_enable:
@@ -162,6 +184,8 @@ class LogCleaner:
                 dirtiest is None or dirt.ratio > dirtiest.dirt.ratio
             ):
                 dirtiest = DirtyLog(hosted, dirt)
+        self.figures.looked_s = now
+        self.figures.dirtiest_share = 0.0 if dirtiest is None else dirtiest.dirt.ratio
         return dirtiest
 
     def _begin(self, dirty: DirtyLog) -> None:
@@ -255,6 +279,8 @@ class LogCleaner:
         logger.warning("%s could not be cleaned, will retry in %g s: %s", hosted, backoff_s, reason)
 
     def _report(self, hosted: HostedPartition, done: CleaningDone, seconds: float) -> None:
+        self.figures.took_s = seconds
+        self.figures.recopied_share = done.bytes_written / done.bytes_read if done.bytes_read else 0.0
         logger.info(
             "%s compacted up to offset %d: kept %d of %d records and %d of %d bytes, after %.1f s",
             hosted,

@@ -15,6 +15,7 @@ import logging
 from typing import TYPE_CHECKING, TypeVarTuple
 
 from barnabas.log.flush import is_failed_sync
+from barnabas.metrics.histogram import Histogram
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class Flusher:
         self._running: dict[PartitionLog, asyncio.Task[None]] = {}
         self._successors: dict[PartitionLog, PartitionLog] = {}
         """Of logs that are being synced."""
+        self.times = Histogram()
+        """How long syncs took."""
 
     def flush(self, log: PartitionLog) -> asyncio.Future[None]:
         """Done when everything that is in the log now is on the device."""
@@ -100,7 +103,10 @@ class Flusher:
     async def _sync(self, log: PartitionLog) -> None:
         self._check(log)
         flush = log.prepare_flush()
+        loop = asyncio.get_running_loop()
+        begun_s = loop.time()
         await self._run(log, flush.run, self._disk)
+        self.times.add(int((loop.time() - begun_s) * 1e9))
         if log.failure is None:
             log.flushed(flush)
 

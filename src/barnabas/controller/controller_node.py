@@ -137,6 +137,11 @@ class ControllerNode:
         return await asyncio.wrap_future(self._thread.submit(self._controller.handle(request)))
 
     @property
+    def begun(self) -> QuorumController | None:
+        """The controller on the quorum's loop, once it has been made."""
+        return self._controller
+
+    @property
     def quorum(self) -> QuorumController:
         """The controller that the handlers of the CONTROLLER listener use, on its own loop."""
         assert self._controller is not None, "not started"

@@ -23,6 +23,7 @@ from barnabas.controller.decisions.periodic_elections import elect_preferred, el
 from barnabas.controller.decisions.reassignments import listed_reassignments
 from barnabas.controller.decisions.slices import joined, slices, slicing_of
 from barnabas.metadata.conversions import addresses_as, features_as
+from barnabas.metadata.image import RECOVERING
 from barnabas.metadata.stored_configs import stored_configs
 from barnabas.metadata.versions import SUPPORTED_FEATURES, VersionedRecord
 from barnabas.net.frames import WireError
@@ -141,6 +142,10 @@ class QuorumController:
         self._bootstrap = bootstrap
         self._incarnation_id = environment.random.uuid()
         self._state: ControllerState | None = None
+        self.unclean_elections = 0
+        """Leaders that this node has elected who may lack records."""
+        self.expired_sessions = 0
+        """Brokers that this node has fenced because nothing was heard of them."""
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._is_alone = opened.is_alone
         self._slots = asyncio.Semaphore(MAX_REQUESTS_IN_FLIGHT)
@@ -338,6 +343,7 @@ class QuorumController:
         """Applies records to the state first: what cannot be applied must never get into the log."""
         state = self._active_state()
         prepared = self._driver.prepare(records)
+        self.unclean_elections += unclean_elections_in(records)
         try:
             state.apply(records, prepared.base_offset, self._now_ms())
         except Exception:
@@ -356,6 +362,7 @@ class QuorumController:
             await breather.pause_if_due()
         self._require_active(state)
         prepared = self._driver.prepare_encoded(encoded)
+        self.unclean_elections += unclean_elections_in(records)
         try:
             for _ in state.applying(records, prepared.base_offset, self._now_ms()):
                 await breather.pause_if_due()
@@ -514,6 +521,7 @@ class QuorumController:
         else:
             reason = f"no heartbeat for {silent_ms} ms"
         logger.warning("fencing broker %d: %s", expired[0], reason)
+        self.expired_sessions += 1
         return fence(state, self._settings, state.brokers[expired[0]])
 
     def _ms_to_next_expiry(self) -> int:
@@ -569,6 +577,14 @@ class QuorumController:
 
     def _now_ms(self) -> int:
         return int(self._environment.clock.monotonic() * 1000)
+
+
+def unclean_elections_in(records: Iterable[VersionedRecord]) -> int:
+    """How many of these records elect somebody who may lack committed records."""
+    return sum(
+        isinstance(record.message, m.PartitionChangeRecord) and record.message.leader_recovery_state == RECOVERING
+        for record in records
+    )
 
 
 async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:

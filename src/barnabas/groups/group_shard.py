@@ -370,6 +370,13 @@ class GroupShard:
             for partition, value in list(offsets.items())
         ]
 
+    def group_figures(self) -> list[tuple[str, str, int]]:
+        """Id, state and number of members of each group, for figures about them. Another thread may ask."""
+        return [
+            (group.group_id, group_views.state_seen_from_outside(group), len(group.members))
+            for group in list(self._groups.values())
+        ]
+
     def list_groups(
         self, states_filter: Iterable[str], types_filter: Iterable[str], group_ids: Iterable[str] | None = None
     ) -> list[m.ListGroupsResponse.ListedGroup]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from barnabas.groups import group_records
 from barnabas.groups.classic.classic_group import ClassicGroup, ClassicGroupState
 from barnabas.groups.consumer import consumer_records
-from barnabas.groups.consumer.consumer_group import ConsumerGroup
+from barnabas.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupState
 from barnabas.protocol import messages as m
 from barnabas.protocol.errors import Error
 
@@ -47,6 +47,16 @@ def list_groups(
         for listed in map(_listed, groups)
         if (not types or listed.group_type in types) and (not states or listed.group_state.lower() in states)
     ]
+
+
+def state_seen_from_outside(group: Group) -> str:
+    """The state of a group that another thread may be changing. One whose members come or go right now is reconciled
+    at best in a moment."""
+    try:
+        state: ClassicGroupState | ConsumerGroupState = group.state
+    except RuntimeError:
+        state = ConsumerGroupState.RECONCILING
+    return str(state.value)
 
 
 def describe_groups(

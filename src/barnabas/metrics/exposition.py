@@ -46,8 +46,23 @@ class Family:
         """A histogram as Kafka's are seen: percentiles in milliseconds, and how many there were."""
         pairs = tuple(labels.items())
         self.samples.append(("_count", pairs, histogram.count))
+        self.samples.append(("_sum", pairs, round(histogram.sum_ns / 1e6, 3)))
         for name, value_ns in zip(QUANTILE_NAMES, histogram.quantiles_ns(QUANTILES), strict=True):
             self.samples.append(("", (*pairs, ("quantile", name)), round(value_ns / 1e6, 6)))
+
+
+def gauge(name: str, explanation: str, value: float) -> Family:
+    """One figure as it is now."""
+    family = Family(name, GAUGE, explanation)
+    family.add(value)
+    return family
+
+
+def counter(name: str, explanation: str, value: float) -> Family:
+    """One figure that only grows."""
+    family = Family(name, COUNTER, explanation)
+    family.add(value)
+    return family
 
 
 def render(family: Family) -> Iterator[str]:

@@ -139,6 +139,8 @@ class ListenerServer:
         self.turn_clock = turn_clock(loop)
         self.accepted = 0
         """Connections that were let in."""
+        self.closed_idle = 0
+        """Connections that were closed because nothing came from them for too long."""
         self.is_metered = False
         self.read_ns = 0
         """When what is handled now was read, by the performance counter, if requests are metered."""
@@ -387,4 +389,5 @@ class ListenerServer:
         now = self.loop.time()
         for connection in [c for c in self.connections if now - c.last_active > limit]:
             connection.close_idle(now - connection.last_active)
+            self.closed_idle += 1
         self._schedule_idle_check()

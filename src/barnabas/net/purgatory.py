@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     import asyncio
@@ -31,6 +31,9 @@ class Parked:
     """A waiting request. Subclasses say what it waits for and how it is answered."""
 
     __slots__ = ("bucket", "is_woken", "watched")
+
+    operation: ClassVar[str] = "Other"
+    """What Kafka calls operations of this kind that are delayed."""
 
     def __init__(self) -> None:
         self.bucket = -1
@@ -64,6 +67,10 @@ class Purgatory:
 
     def __len__(self) -> int:
         return sum(map(len, self._buckets.values()))
+
+    def waiting(self) -> list[Parked]:
+        """Everything that waits. Another thread may ask: what comes and goes meanwhile is there or not."""
+        return [request for bucket in list(self._buckets.values()) for request in list(bucket)]
 
     def park(self, request: Parked, wait_ms: int, watched: Iterable[Watchers]) -> None:
         """Holds `request` until a watched partition makes it ready or `wait_ms` have passed."""

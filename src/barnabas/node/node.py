@@ -257,6 +257,11 @@ class Node:
         return self._servers.quorum
 
     @property
+    def quorum_controller(self) -> QuorumController | None:
+        """What decides about the cluster; None on a node without a controller, and before it has begun."""
+        return None if self._controller is None else self._controller.begun
+
+    @property
     def controller_loop(self) -> asyncio.AbstractEventLoop:
         return self._thread.loop
 
@@ -272,6 +277,10 @@ class Node:
     def is_started(self) -> bool:
         """Whether it serves, and is not about to stop."""
         return self._is_started.is_set() and not self._stopping.is_set()
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping.is_set()
 
     @property
     def replicas(self) -> ReplicaManager | None:

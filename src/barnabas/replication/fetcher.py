@@ -173,6 +173,11 @@ class ReplicaFetcher:
     def __len__(self) -> int:
         return len(self._partitions)
 
+    @property
+    def failed_count(self) -> int:
+        """Partitions that this node does not manage to write. Another thread may ask."""
+        return sum(each.is_failed_here for each in list(self._partitions.values()))
+
     # ── which partitions ─────────────────────────────────────────────────────────────────────────────────────
 
     def add(self, hosted: HostedPartition, leader_epoch: int) -> None:

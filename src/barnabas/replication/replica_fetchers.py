@@ -32,6 +32,10 @@ class ReplicaFetchers:
     def __len__(self) -> int:
         return len(self._fetchers)
 
+    @property
+    def failed_count(self) -> int:
+        return sum(fetcher.failed_count for fetcher in list(self._fetchers.values()))
+
     def follow(self, hosted: HostedPartition, leader_id: int, leader_epoch: int) -> None:
         """Copies a partition from this leader from now on. Nothing changes if that is what is done already."""
         if self._is_closed:

@@ -159,6 +159,11 @@ class ReplicaManager:
     def isr_expands(self) -> int:
         return 0 if self._isr_changes is None else self._isr_changes.expanded
 
+    @property
+    def failed_copies(self) -> int:
+        """Partitions that cannot be copied, for reasons that lie here. Another thread may ask."""
+        return 0 if self._fetchers is None else self._fetchers.failed_count
+
     def high_watermarks(self) -> dict[PartitionLog, int]:
         """Of all logs that are in use, and of those that are copied to other data folders."""
         offsets = {hosted.log: hosted.state.high_watermark.offset for hosted in self}

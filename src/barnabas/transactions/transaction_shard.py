@@ -272,6 +272,10 @@ class TransactionShard:
     ) -> list[m.DescribeTransactionsResponse.TransactionState]:
         return [transaction_views.described(each, self._transactions.get(each)) for each in transactional_ids]
 
+    def transaction_states(self) -> list[TransactionState]:
+        """Of all transactional ids, for figures about them. Another thread may ask."""
+        return [transaction.state for transaction in list(self._transactions.values())]
+
     def list_transactions(
         self, filters: transaction_views.Filters, now_ms: int
     ) -> list[m.ListTransactionsResponse.TransactionState]:

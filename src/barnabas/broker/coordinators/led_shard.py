@@ -437,6 +437,7 @@ class Delivery(Parked):
     """Answers and actions that wait until every in-sync replica has the records that were written before them."""
 
     __slots__ = ("_led", "_unsynced", "actions", "answers", "end_offset")
+    operation = "Produce"
 
     def __init__(self, led: LedShard[Any], end_offset: int, answers: Answers, actions: list[Action]) -> None:
         super().__init__()

@@ -207,6 +207,11 @@ class MarkerDelivery:
         for sender in self._senders.values():
             sender.forget_unwanted()
 
+    @property
+    def leaderless_count(self) -> int:
+        """Markers that wait until somebody leads their partitions."""
+        return len(self._leaderless)
+
     def close(self) -> None:
         """What is under way is left to itself, and nothing more is tried."""
         if self._timer is not None:

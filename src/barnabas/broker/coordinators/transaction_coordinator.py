@@ -59,6 +59,10 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard]):
         self._last_shards: dict[int, TransactionShard] = {}
         """The shard whose actions were last started, by partition."""
 
+    @property
+    def leaderless_marker_count(self) -> int:
+        return self._delivery.leaderless_count
+
     def transaction_version(self) -> int:
         """The level of the cluster's feature, which clients follow, and so do the coordinator's own decisions."""
         return self._environment.image().features.finalized.get(TRANSACTION_VERSION_FEATURE, 0)

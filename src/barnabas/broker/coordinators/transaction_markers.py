@@ -75,6 +75,7 @@ class MarkerWrite(Parked):
     """One marker on its way to some partitions."""
 
     __slots__ = ("_errors", "_marker", "_on_done", "_uncommitted", "_unsynced", "_writer")
+    operation = "Produce"
 
     def __init__(self, writer: MarkerWriter, marker: EndMarker, on_done: OnDone) -> None:
         super().__init__()

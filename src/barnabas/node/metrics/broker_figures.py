@@ -1,4 +1,4 @@
-"""Topics, partitions and logs of a broker, under the names of Kafka's BrokerTopicMetrics, ReplicaManager and Log.
+"""Topics and partitions of a broker, under the names of Kafka's BrokerTopicMetrics, ReplicaManager and Partition.
 
 What was written is read off the logs: between two looks, a partition has got as many messages as its end has moved, and
 as many bytes as its segments have grown. Looks are at most `LOOK_S` apart, so that segments do not come and go between.
@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.metrics.exposition import COUNTER, GAUGE, Family
+from barnabas.metrics.exposition import COUNTER, GAUGE, Family, counter, gauge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from barnabas.metadata.image import MetadataImage
     from barnabas.replication.hosted import HostedPartition
+    from barnabas.replication.partition import BrokerId
     from barnabas.replication.replica_manager import ReplicaManager
 
 LOOK_S: Final = 10.0
 TOPIC_METRICS: Final = "kafka_server_brokertopicmetrics_"
+REPLICA_METRICS: Final = "kafka_server_replicamanager_"
+PARTITION_METRICS: Final = "kafka_cluster_partition_"
 
 
 class Mark(NamedTuple):
@@ -48,6 +52,8 @@ class TopicTraffic:
 
     def __init__(self) -> None:
         self.by_topic: dict[str, Traffic] = {}
+        self.replicated_bytes = 0
+        """What has come into the partitions that other brokers lead."""
         self._marks: dict[HostedPartition, Mark] = {}
 
     def begin(self, partitions: Iterable[HostedPartition]) -> None:
@@ -63,6 +69,8 @@ class TopicTraffic:
             marks[hosted] = mark
             if hosted.state.is_leader:
                 self._add(hosted, before, mark)
+            else:
+                self.replicated_bytes += grown_bytes(hosted, before, mark)
         self._marks = marks
 
     def _add(self, hosted: HostedPartition, before: Mark, mark: Mark) -> None:
@@ -101,6 +109,9 @@ def topic_families(traffic: TopicTraffic) -> Iterator[Family]:
         for topic, each in by_topic:
             family.add(figure(each), topic=topic)
         yield family
+    yield counter(
+        f"{TOPIC_METRICS}replicationbytesin_total", "bytes copied from other brokers", traffic.replicated_bytes
+    )
 
 
 def replica_families(replicas: ReplicaManager) -> Iterator[Family]:
@@ -138,36 +149,83 @@ def replica_families(replicas: ReplicaManager) -> Iterator[Family]:
         ),
     )
     for name, explanation, value in figures:
-        family = Family(f"kafka_server_replicamanager_{name}", GAUGE, explanation)
-        family.add(value)
-        yield family
+        yield gauge(f"{REPLICA_METRICS}{name}", explanation, value)
     for name, explanation, count in (
         ("isrshrinks_total", "how often a replica left the in-sync ones", replicas.isr_shrinks),
         ("isrexpands_total", "how often a replica joined the in-sync ones", replicas.isr_expands),
     ):
-        family = Family(f"kafka_server_replicamanager_{name}", COUNTER, explanation)
-        family.add(count)
-        yield family
+        yield counter(f"{REPLICA_METRICS}{name}", explanation, count)
+    failed = Family(
+        "kafka_server_replicafetchermanager_failedpartitionscount",
+        GAUGE,
+        "partitions that cannot be copied because of this broker's own disk or log",
+    )
+    failed.add(replicas.failed_copies, clientId="Replica")
+    yield failed
 
 
-def log_families(replicas: ReplicaManager) -> Iterator[Family]:
-    """Each log: how large it is, and from where to where it goes."""
+def reassignment_family(image: MetadataImage, broker_id: int) -> Family:
+    return gauge(
+        f"{REPLICA_METRICS}reassigningpartitions",
+        "led partitions of which replicas are moving to other brokers",
+        sum(
+            bool(partition.adding_replicas or partition.removing_replicas)
+            for topic in image.topics
+            for partition in topic.partitions
+            if partition.leader == broker_id
+        ),
+    )
+
+
+def partition_families(replicas: ReplicaManager) -> Iterator[Family]:
+    """Each partition that is hosted; where it is not led from here, all are 0, as with Kafka."""
     figures: tuple[tuple[str, str, Callable[[HostedPartition], int]], ...] = (
-        ("size", "bytes of the segments of a log", lambda each: each.log.size_bytes),
-        ("logstartoffset", "the first offset of a log", lambda each: each.log.log_start_offset),
-        ("logendoffset", "the offset after the last of a log", lambda each: each.log.log_end_offset),
-        ("numlogsegments", "segments of a log", lambda each: len(each.log.segments.all)),
+        ("replicascount", "replicas of a partition", lambda each: len(each.state.replicas)),
+        ("insyncreplicascount", "replicas in sync of a partition", lambda each: len(each.state.isr)),
+        (
+            "underreplicated",
+            "1 for a partition that lacks a replica in sync",
+            lambda each: len(each.state.isr) < len(each.state.replicas),
+        ),
+        (
+            "underminisr",
+            "1 for a partition with fewer replicas in sync than min.insync.replicas",
+            lambda each: len(each.state.isr) < each.state.min_insync_replicas,
+        ),
+        (
+            "atminisr",
+            "1 for a partition with just min.insync.replicas in sync",
+            lambda each: len(each.state.isr) == each.state.min_insync_replicas,
+        ),
+        ("laststableoffsetlag", "committed records that wait for the end of a transaction", unstable_count),
     )
     partitions = sorted(replicas, key=lambda each: (each.topic, each.index))
     for name, explanation, figure in figures:
-        family = Family(f"kafka_log_log_{name}", GAUGE, explanation)
+        family = Family(PARTITION_METRICS + name, GAUGE, explanation)
         for each in partitions:
-            family.add(figure(each), topic=each.topic, partition=str(each.index))
+            value = figure(each) if each.state.is_leader else 0
+            family.add(value, topic=each.topic, partition=str(each.index))
         yield family
-    under = Family(
-        "kafka_cluster_partition_underreplicated", GAUGE, "1 for a led partition that lacks a replica in sync"
-    )
-    for each in partitions:
-        if each.state.is_leader:
-            under.add(len(each.state.isr) < len(each.state.replicas), topic=each.topic, partition=str(each.index))
-    yield under
+
+
+def follower_families(replicas: ReplicaManager) -> Iterator[Family]:
+    """How far the followers of the partitions that are led here are behind."""
+    lags: dict[BrokerId, int] = {}
+    for hosted in replicas:
+        state = hosted.state
+        if state.is_leader:
+            for follower_id, follower in list(state.followers.items()):
+                lag = 0 if follower.end is None else max(state.log_end.offset - follower.end.offset, 0)
+                lags[follower_id] = max(lags.get(follower_id, 0), lag)
+    family = Family("barnabas_follower_max_lag", GAUGE, "records that a follower lacks where it lacks most")
+    for follower_id, lag in sorted(lags.items()):
+        family.add(lag, follower=str(follower_id))
+    yield family
+
+
+def unstable_count(hosted: HostedPartition) -> int:
+    try:
+        return max(hosted.state.high_watermark.offset - hosted.last_stable_offset, 0)
+    except RuntimeError:
+        # A transaction begins or ends in this moment.
+        return 0

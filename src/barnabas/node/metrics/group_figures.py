@@ -64,6 +64,11 @@ class LagClock:
         return 0.0 if before is None else now_s - before[0]
 
 
+def group_labels(group: str) -> dict[str, str]:
+    """Of the exporters that are in use, some call it `group`, others `consumergroup`."""
+    return {"group": group, "consumergroup": group}
+
+
 def group_families(
     positions: Iterable[GroupPosition], replicas: ReplicaManager, clock: LagClock, now_s: float
 ) -> Iterator[Family]:
@@ -77,7 +82,7 @@ def group_families(
         if hosted is None:
             continue
         end = hosted.state.high_watermark.offset
-        labels = {"group": each.group, "topic": each.topic, "partition": str(each.partition)}
+        labels = group_labels(each.group) | {"topic": each.topic, "partition": str(each.partition)}
         offset.add(each.offset, **labels)
         lag.add(max(end - each.offset, 0), **labels)
         behind_s = clock.behind_s((each.topic, each.partition), each.offset, end, now_s)

@@ -107,7 +107,12 @@ class MetricsServer:
         if method not in ("GET", "HEAD"):
             return Answer(405, _TEXT, "only GET\n")
         if path == "/metrics":
-            return Answer(200, CONTENT_TYPE, await self._metrics())
+            try:
+                return Answer(200, CONTENT_TYPE, await self._metrics())
+            except RuntimeError:
+                # A collection that was read has changed its size meanwhile. Whoever asks again gets all of it.
+                logger.warning("figures changed while they were read", exc_info=True)
+                return Answer(503, _TEXT, "figures changed while they were read: ask again\n")
         if path in ("/health", "/ready"):
             state = self._state()
             is_good = path == "/health" or bool(state["ready"])

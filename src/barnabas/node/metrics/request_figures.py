@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from barnabas.metrics.exposition import COUNTER, SUMMARY, Family
+from barnabas.metrics.exposition import COUNTER, SUMMARY, Family, counter
 from barnabas.net.request_metrics import PHASES, api_and_version, request_name
+from barnabas.node.metrics.broker_figures import TOPIC_METRICS
+from barnabas.protocol.api import ApiKey
 from barnabas.protocol.errors import Error
 
 if TYPE_CHECKING:
@@ -37,11 +39,24 @@ def request_families(*meters: RequestMeter) -> Iterator[Family]:
     yield from phases
 
 
+def data_request_families(meter: RequestMeter) -> Iterator[Family]:
+    """What BrokerTopicMetrics counts of requests, from what is counted of them anyway."""
+    for name, api_key in (("produce", ApiKey.PRODUCE), ("fetch", ApiKey.FETCH)):
+        asked = sum(kind.count for key, kind in list(meter.kinds.items()) if api_and_version(key)[0] == api_key)
+        failed = sum(
+            count for (key, code), count in list(meter.errors.items()) if key == api_key and code != Error.NONE
+        )
+        yield counter(f"{TOPIC_METRICS}total{name}requests_total", f"{name} requests that were received", asked)
+        yield counter(
+            f"{TOPIC_METRICS}failed{name}requests_total", f"partitions in {name} requests that were refused", failed
+        )
+
+
 def _summed(counters: Iterable[Mapping[K, int]]) -> list[tuple[K, int]]:
     """Counts of several loops, which serve some APIs both."""
     total: Counter[K] = Counter()
-    for counter in counters:
-        total.update(dict(list(counter.items())))
+    for each in counters:
+        total.update(dict(list(each.items())))
     return list(total.items())
 
 

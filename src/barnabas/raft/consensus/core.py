@@ -164,6 +164,11 @@ class RaftCore:
             raise NotLeaderError(f"node {self._this.local.id} does not lead epoch {self._this.epoch}")
         return self._this.leader.describe(self._this.log_end_offset, now_ms)
 
+    def end_offsets(self) -> list[tuple[Voter, bool, int]]:
+        """Where the logs of all replicas end, as the leader sees them; nothing elsewhere. Another thread may ask."""
+        leader = self._this.leader
+        return [] if leader is None else leader.end_offsets(self._this.log_end_offset)
+
     def tick(self, now_ms: int) -> Ready:
         """Time has passed: this starts elections, and a leader that has lost contact with the majority resigns."""
         this = self._this

@@ -148,6 +148,15 @@ class LeaderState:
         ]
         return voters, observers
 
+    def end_offsets(self, leader_end_offset: int) -> list[tuple[Voter, bool, int]]:
+        """Each replica, whether it votes, and where its log ends, for figures about them. Another thread may ask."""
+        found = [(replica, voter, True) for voter, replica in list(self._voters.items())]
+        found += [(replica, voter, False) for voter, replica in list(self._observers.items())]
+        return [
+            (voter, votes, self._status(voter, replica, leader_end_offset, NEVER_MS).end_offset)
+            for replica, voter, votes in found
+        ]
+
     def _status(self, voter: Voter, replica: Replica, leader_end_offset: int, now_ms: int) -> ReplicaStatus:
         if voter.id == self._local.id and voter.directory_id in (ZERO_UUID, self._local.directory_id):
             return ReplicaStatus(voter, leader_end_offset, now_ms, now_ms)

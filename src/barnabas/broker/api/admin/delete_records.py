@@ -58,6 +58,7 @@ class Waiting(Parked):
     looks at one after the other: however many it has, being woken costs it little."""
 
     __slots__ = ("_left", "_outcomes", "done")
+    operation = "DeleteRecords"
 
     def __init__(self, begun: deque[Begun], outcomes: dict[tuple[str, int], Outcome]) -> None:
         super().__init__()

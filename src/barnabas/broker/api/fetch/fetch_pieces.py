@@ -282,6 +282,7 @@ class Growth(Parked):
     """Waits until one of some partitions has changed, or for as long as its reader wants to wait."""
 
     __slots__ = ("_done",)
+    operation = "Fetch"
 
     def __init__(self) -> None:
         super().__init__()

@@ -43,6 +43,7 @@ class Fetch(Slot):
     """A fetch request of one connection: run when it comes, parked while there is too little, run again."""
 
     __slots__ = ("_environment", "correlation_id", "is_committed", "max_bytes", "max_wait_ms", "min_bytes", "version")
+    operation = "Fetch"
 
     def __init__(
         self, environment: FetchEnvironment, connection: ClientConnection, request: m.FetchRequest, version: int

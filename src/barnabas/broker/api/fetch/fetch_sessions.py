@@ -240,16 +240,22 @@ class SessionReads:
 class FetchSessions:
     """All sessions of a broker."""
 
-    __slots__ = ("_by_id", "_purgatory", "_random", "_slots_max")
+    __slots__ = ("_by_id", "_purgatory", "_random", "_slots_max", "evictions")
 
     def __init__(self, slots_max: int, purgatory: Purgatory, random: Random) -> None:
         self._slots_max = slots_max
         self._purgatory = purgatory
         self._random = random
         self._by_id: dict[int, FetchSession] = {}
+        self.evictions = 0
+        """Sessions that made room for others."""
 
     def __len__(self) -> int:
         return len(self._by_id)
+
+    def partition_count(self) -> int:
+        """The partitions of all sessions. Another thread may ask."""
+        return sum(len(session.entries) for session in list(self._by_id.values()))
 
     def open(
         self, entries: Entries, generation: int, now_ms: int, *, uses_topic_ids: bool, pulse: Pulse | None = None
@@ -306,6 +312,7 @@ class FetchSessions:
                 return False
             oldest = least
         self.close(oldest.id)
+        self.evictions += 1
         return True
 
 

@@ -285,6 +285,7 @@ class DelayedInLane(Slot):
     """A batch that was appended in a lane, and waits for the in-sync replicas."""
 
     __slots__ = ("_appended", "_correlation_id", "_environment", "_lane", "_leader_epoch", "_outcome", "_version")
+    operation = "Produce"
 
     def __init__(
         self, environment: ProduceEnvironment, connection: Connection, version: int, lane: Lane, appended: Appended
@@ -334,6 +335,7 @@ class DelayedProduce(Slot):
     """
 
     __slots__ = ("_acks", "_answers", "_correlation_id", "_environment", "_timeout_ms", "_version")
+    operation = "Produce"
 
     def __init__(self, writing: Writing, answers: Answers) -> None:
         super().__init__(writing.connection)

@@ -134,6 +134,7 @@ class Replicating(Parked):
     """Waits until every in-sync replica has the batches of a piece."""
 
     __slots__ = ("_answers", "_done")
+    operation = "Produce"
 
     def __init__(self, answers: Answers) -> None:
         super().__init__()
