@@ -77,6 +77,7 @@ interop: setup
 docs: setup
 	@$(BIN)/python -m tools.make_config_page
 	@$(BIN)/python -m tools.draw_rooms
+	@$(BIN)/python -m tools.make_dashboards
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
