@@ -59,6 +59,9 @@ An empty folder is formatted. SIGTERM or Ctrl-C stops the node cleanly; a second
 logger = logging.getLogger("barnabas.start")
 
 
+LOG_FORMATS = ("text", "json")
+
+
 class LineFormatter(logging.Formatter):
     """`2026-01-31 12:00:00.123 INFO    node.node  text`; the component is the logger's name without `barnabas.`."""
 
@@ -68,6 +71,28 @@ class LineFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         record.component = record.name.removeprefix("barnabas.")
         return super().format(record)
+
+
+class JsonFormatter(logging.Formatter):
+    """A JSON object in each line: time (UTC), level, logger, message; error, with its trace, if there is one; and
+    the fields of a request, if it is about one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        # Imported here, as most nodes write text.
+        import json
+        from datetime import UTC, datetime
+
+        written = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line: dict[str, object] = {
+            "time": written.replace("+00:00", "Z"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        line |= getattr(record, "fields", {})
+        return json.dumps(line, ensure_ascii=False)
 
 
 def run(arguments: Sequence[str], *, outside: Outside | None = None) -> int:
@@ -80,7 +105,7 @@ def run(arguments: Sequence[str], *, outside: Outside | None = None) -> int:
         from barnabas.cli.supervisor.nodes_command import start_nodes
 
         return start_nodes(options)
-    set_up_log(options.log_level)
+    set_up_log(options.log_level, options.log_format)
     try:
         config, warnings = load_config(options)
         require_plaintext((*config.listeners, *config.controller_listeners))
@@ -123,6 +148,12 @@ def build_parser() -> Parser:
         help=f"serve /metrics (for Prometheus), /health and /ready there; HOST is {DEFAULT_HOST} if it is not given",
     )
     parser.add_argument("--log-level", choices=LOG_LEVELS, default="info", help="(default info)")
+    parser.add_argument(
+        "--log-format",
+        choices=LOG_FORMATS,
+        default="text",
+        help="how lines of the log are written; json has an object in each line (default text)",
+    )
     return parser
 
 
@@ -175,9 +206,13 @@ def read_properties(path: str) -> dict[str, str]:
         raise CommandError(f"{path}, {error}") from None
 
 
-def set_up_log(level: str) -> None:
+def formatter(log_format: str) -> logging.Formatter:
+    return JsonFormatter() if log_format == "json" else LineFormatter()
+
+
+def set_up_log(level: str, log_format: str = "text") -> None:
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LineFormatter())
+    handler.setFormatter(formatter(log_format))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

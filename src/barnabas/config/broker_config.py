@@ -58,6 +58,7 @@ class BrokerConfig:
     barnabas_client_telemetry_dir: str | None
     barnabas_metrics_listener: str | None
     barnabas_offsets_topic_min_isr: int | None
+    barnabas_request_log_ms: int
     barnabas_validate_records: bool
     broker_heartbeat_interval_ms: int
     broker_id: int

@@ -12,6 +12,7 @@ from barnabas.config.broker_config import ConfigSource
 from barnabas.net.connection import Connection
 from barnabas.net.dispatch import Dispatcher
 from barnabas.net.listener import ConnectionCensus, ConnectionLimits, ListenerServer
+from barnabas.net.request_log import RequestLog
 from barnabas.net.windowed_rate import QuotaWindows
 from barnabas.ports import SocketBuffers
 
@@ -52,6 +53,7 @@ class ListenerServers:
         self._census = ConnectionCensus(windows)
         self._dispatcher: Dispatcher | None = None
         self._meter: RequestMeter | None = None
+        self._request_log = request_log(config)
         self._intercept: FrameHandler | None = None
         self._looking_up: asyncio.Task[None] | None = None
         self._rates_by_host: Mapping[str, int] = {}
@@ -92,9 +94,13 @@ class ListenerServers:
             self._open(server)
 
     def _open(self, server: ListenerServer) -> None:
-        server.handle_frame = self._intercept or self.handle_frame
-        server.is_metered = self._meter is not None
+        self._route(server)
         server.open()
+
+    def _route(self, server: ListenerServer) -> None:
+        """Has the frames of a listener go where they are to go now."""
+        server.handle_frame = self._intercept or self.handle_frame
+        server.is_metered = self._meter is not None or self._request_log is not None
 
     def meter_by(self, meter: RequestMeter) -> None:
         """Has all requests counted and timed, from the moment on in which the listeners are opened."""
@@ -111,7 +117,7 @@ class ListenerServers:
         what nobody asked for."""
         self._intercept = intercept
         for server in self._servers:
-            server.handle_frame = intercept or self.handle_frame
+            self._route(server)
 
     @property
     def handle_frame(self) -> FrameHandler:
@@ -119,7 +125,9 @@ class ListenerServers:
         if self._dispatcher is None:
             return handle_nothing
         dispatch = self._dispatcher.dispatch
-        return dispatch if self._meter is None else self._meter.in_front_of(dispatch)
+        if self._meter is not None:
+            dispatch = self._meter.in_front_of(dispatch)
+        return dispatch if self._request_log is None else self._request_log.in_front_of(dispatch)
 
     def accept_again(self) -> None:
         """After `stop_accepting`: goes on with the same ports."""
@@ -135,6 +143,11 @@ class ListenerServers:
     def configure(self, config: BrokerConfig) -> None:
         """Applies the limits of a changed configuration, opens listeners that are new in it, and closes those that are
         not in it any more. One that it has already stays as it is, whatever its address is now."""
+        if config.barnabas_request_log_ms != self._config.barnabas_request_log_ms:
+            self._request_log = request_log(config)
+            if self._dispatcher is not None:
+                for server in self._servers:
+                    self._route(server)
         self._config = config
         self._follow_listeners({listener.name: listener for listener in config.listeners})
         self._limit(connection_limits(config))
@@ -247,6 +260,11 @@ class ListenerServers:
 
 def handle_nothing(connection: Connection, frame: memoryview) -> None:  # noqa: ARG001
     raise AssertionError("a connection was accepted before its listener was opened")
+
+
+def request_log(config: BrokerConfig) -> RequestLog | None:
+    threshold_ms = config.barnabas_request_log_ms
+    return None if threshold_ms < 0 else RequestLog(threshold_ms)
 
 
 def buffer_bytes(config: BrokerConfig, name: str) -> int:

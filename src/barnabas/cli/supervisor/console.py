@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +31,21 @@ class Console:
     def show(self, name: str, line: str) -> None:
         """The whole line is written at once, so that lines of several nodes never mix."""
         self._stream.write(f"{self._heads[name]}{line}\n")
+        self._stream.flush()
+
+
+class JsonConsole:
+    """The same for lines that are JSON objects: each gets the name of its node as a field."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def show(self, name: str, line: str) -> None:
+        if line.startswith("{") and line.endswith("}"):
+            text = f'{{"node": {json.dumps(name)}, {line[1:]}'
+        else:
+            text = json.dumps({"node": name, "message": line}, ensure_ascii=False)
+        self._stream.write(f"{text}\n")
         self._stream.flush()
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.command_line import DEFAULT_BOOTSTRAP_SERVER, CommandError, UsageError, parse_address
-from barnabas.cli.start_command import DEFAULT_DATA_DIR, LineFormatter, read_properties, set_up_log, system_error_text
-from barnabas.cli.supervisor.console import Console
+from barnabas.cli.start_command import DEFAULT_DATA_DIR, formatter, read_properties, set_up_log, system_error_text
+from barnabas.cli.supervisor.console import Console, JsonConsole
 from barnabas.cli.supervisor.home import Home
 from barnabas.cli.supervisor.supervision import NodePlan, Supervisor
 from barnabas.config.broker_config import BrokerConfig
@@ -27,12 +27,19 @@ SUPERVISOR = "nodes"
 logger = logging.getLogger("barnabas.nodes")
 
 
+class Log(NamedTuple):
+    """What is logged, and how."""
+
+    level: str
+    format: str
+
+
 class ConsoleHandler(logging.Handler):
     """The supervisor's own lines, among those of its nodes."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console | JsonConsole, log_format: str) -> None:
         super().__init__()
-        self.setFormatter(LineFormatter())
+        self.setFormatter(formatter(log_format))
         self._console = console
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -53,7 +60,7 @@ def start_nodes(options: argparse.Namespace) -> int:
             home.write_configs(configs)
             home.format_nodes(layout)
             warnings = [*ignored_settings(from_file), *single_replicas(parsed)]
-            return supervise(home, layout, options.log_level, warnings)
+            return supervise(home, layout, Log(options.log_level, options.log_format), warnings)
         finally:
             home.close()
     except OSError as error:
@@ -93,21 +100,23 @@ def single_replicas(configs: Sequence[BrokerConfig]) -> Iterator[str]:
         )
 
 
-def supervise(home: Home, layout: Layout, log_level: str, warnings: Iterable[str]) -> int:
+def supervise(home: Home, layout: Layout, log: Log, warnings: Iterable[str]) -> int:
     plans = [
-        NodePlan(f"node-{node_id}", node_command(home.config_file(node_id), log_level), layout.is_voter(node_id))
+        NodePlan(f"node-{node_id}", node_command(home.config_file(node_id), log), layout.is_voter(node_id))
         for node_id in layout.node_ids
     ]
-    console = Console(sys.stderr, [*(plan.name for plan in plans), SUPERVISOR])
-    set_up_log(log_level)
-    logging.getLogger().handlers[:] = [ConsoleHandler(console)]
+    names = [*(plan.name for plan in plans), SUPERVISOR]
+    console = JsonConsole(sys.stderr) if log.format == "json" else Console(sys.stderr, names)
+    set_up_log(log.level)
+    logging.getLogger().handlers[:] = [ConsoleHandler(console, log.format)]
     for warning in warnings:
         logger.warning("%s", warning)
     return asyncio.run(Supervisor(plans, console, lambda: note_service(home, layout), lambda: announce(layout)).run())
 
 
-def node_command(config_file: str, log_level: str) -> tuple[str, ...]:
-    return (sys.executable, "-m", "barnabas", "start", "--config", config_file, "--log-level", log_level)
+def node_command(config_file: str, log: Log) -> tuple[str, ...]:
+    words = ("--config", config_file, "--log-level", log.level, "--log-format", log.format)
+    return (sys.executable, "-m", "barnabas", "start", *words)
 
 
 def note_service(home: Home, layout: Layout) -> None:

@@ -23,7 +23,7 @@ from barnabas.cli.supervisor.child import STOP_BROKER, Child, exit_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
 
-    from barnabas.cli.supervisor.console import Console
+    from barnabas.cli.supervisor.console import Console, JsonConsole
 
 RESTART_PAUSE_S: Final = 1.0
 ECHO_S: Final = 0.25
@@ -47,7 +47,7 @@ class Supervisor:
     def __init__(
         self,
         nodes: Sequence[NodePlan],
-        console: Console,
+        console: Console | JsonConsole,
         on_first_ready: Callable[[], None],
         on_ready: Callable[[], None],
         *,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 
 import pytest
 
-from barnabas.cli.supervisor.console import LINE_BYTES_MAX, Console, LineSplitter
+from barnabas.cli.supervisor.console import LINE_BYTES_MAX, Console, JsonConsole, LineSplitter
 
 
 class Terminal(io.StringIO):
@@ -20,6 +21,17 @@ def test_names_are_as_wide_as_the_widest() -> None:
     console.show("nodes", "hello")
     console.show("node-1", "there")
     assert stream.getvalue() == "nodes  | hello\nnode-1 | there\n"
+
+
+def test_lines_of_json_get_the_name_of_their_node_and_others_become_json() -> None:
+    stream = io.StringIO()
+    console = JsonConsole(stream)
+    console.show("node-1", '{"level": "INFO", "message": "hello"}')
+    console.show("node-2", 'a "trace"')
+    assert [json.loads(line) for line in stream.getvalue().splitlines()] == [
+        {"node": "node-1", "level": "INFO", "message": "hello"},
+        {"node": "node-2", "message": 'a "trace"'},
+    ]
 
 
 def test_every_node_has_a_colour_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
