@@ -36,6 +36,8 @@ COMMANDS = {
     "format": Command("barnabas.cli.formatting.format_command", "prepare the folders of a node of a cluster"),
     "random-uuid": Command("barnabas.cli.formatting.random_uuid_command", "print an id for a cluster or a directory"),
     "doctor": Command("barnabas.cli.doctor_command", "inspect data folders without changing them"),
+    "top": Command("barnabas.cli.top.top_command", "show live what nodes do, from their metrics"),
+    "watch": Command("barnabas.cli.watch.watch_command", "measure from outside how well a cluster serves"),
     "cluster": Command("barnabas.cli.cluster_command", "show the nodes of a cluster and how far behind they are"),
     "topic": Command("barnabas.cli.topic_command", "list, create, describe, alter and delete topics"),
     "group": Command("barnabas.cli.groups.group_command", "show how far groups lag, and set where they go on"),
