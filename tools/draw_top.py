@@ -52,9 +52,8 @@ def main() -> None:
 
 
 def make_topics(bootstrap: str) -> None:
-    made = AdminClient({"bootstrap.servers": bootstrap}).create_topics(
-        [NewTopic(topic, 6, 3) for topic in RECORDS_PER_TURN]
-    )
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    made = admin.create_topics([NewTopic(topic, 6, 3) for topic in RECORDS_PER_TURN])
     for each in made.values():
         each.result(30)
 

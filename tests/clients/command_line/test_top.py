@@ -100,7 +100,9 @@ class Terminal:
             self.output += os.read(self._master, 65536)
 
     def wait(self) -> int:
+        deadline = time.monotonic() + DEADLINE_S
         while self.process.poll() is None:
+            assert time.monotonic() < deadline, "it does not end"
             self.read(0.1)
         while select.select([self._master], [], [], 0)[0]:
             self.read(0)

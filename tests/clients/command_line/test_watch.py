@@ -58,13 +58,16 @@ def test_probes_of_a_node_that_goes_away_fail_and_the_objective_is_missed(node: 
     assert process.stdout is not None
     assert process.stderr is not None
     assert "0 failed" in process.stdout.readline()
-    node.pause()
     try:
+        node.pause()
         assert re.search(r"partition 0: not (acknowledged|read back)", process.stderr.readline())
     finally:
         node.resume()
         process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=DEADLINE_S)
+        try:
+            output, errors = process.communicate(timeout=DEADLINE_S)
+        finally:
+            process.kill()
     assert process.returncode == 1
     assert "Traceback" not in errors
     assert "MISSED" in output.splitlines()[-1]

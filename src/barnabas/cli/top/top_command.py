@@ -179,12 +179,13 @@ def title_of(options: argparse.Namespace) -> str:
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """SIGTERM and a terminal that goes away end the view as ^C does, so that the screen is put back."""
+    """SIGTERM and a terminal that goes away end the view as ^C does, so that the screen is put back. So does SIGINT
+    where a shell has had it ignored, as for commands in the background."""
 
     def end(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    numbers = (signal.SIGTERM, signal.SIGHUP)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.signal(number, end) for number in numbers]
     try:
         yield

@@ -44,10 +44,13 @@ def run(arguments: Sequence[str]) -> int:
     from barnabas.cli.watch.probe import Prober
 
     outcome = Outcome(Objective(options.slo, options.within))
-    with Prober(options.bootstrap_server, options.topic, options.timeout) as prober, ended_by_sigterm():
-        # ^C is the way out of a watch without --count.
-        with contextlib.suppress(KeyboardInterrupt):
-            keep_probing(prober, outcome, options)
+    # ^C is the way out of a watch without --count.
+    with (
+        Prober(options.bootstrap_server, options.topic, options.timeout) as prober,
+        ended_by_signals(),
+        contextlib.suppress(KeyboardInterrupt),
+    ):
+        keep_probing(prober, outcome, options)
     report(outcome, options)
     return EXIT_OK if outcome.is_met else EXIT_FAILED
 
@@ -116,14 +119,17 @@ def report(outcome: Outcome, options: argparse.Namespace) -> None:
 
 
 @contextlib.contextmanager
-def ended_by_sigterm() -> Iterator[None]:
-    """As by ^C: whoever supervises a watch gets its figures."""
+def ended_by_signals() -> Iterator[None]:
+    """SIGTERM ends a watch as ^C does, so that whoever supervises it gets its figures. So does SIGINT where a shell has
+    had it ignored, as for commands in the background."""
 
     def end(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, end)
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, end) for number in numbers]
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
