@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 FILE: Final = Path(__file__).parents[1] / "docs" / "top.svg"
 ADDRESSES: Final = [("127.0.0.1", port) for port in (9308, 9309, 9310)]
-WIDTH, HEIGHT = 124, 30
+WIDTH, HEIGHT = 144, 32
 LOOKS: Final = 25
 INTERVAL_S: Final = 0.8
 TURN_S: Final = 0.02

@@ -6,7 +6,9 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.cimpl import NewTopic
 
 from tests.nodes import Node
 from tests.peers import wait_until

@@ -124,7 +124,7 @@ class ListenerServers:
         """The listeners' own way from a frame to its handler."""
         if self._dispatcher is None:
             return handle_nothing
-        dispatch = self._dispatcher.dispatch
+        dispatch: FrameHandler = self._dispatcher.dispatch
         if self._meter is not None:
             dispatch = self._meter.in_front_of(dispatch)
         return dispatch if self._request_log is None else self._request_log.in_front_of(dispatch)

@@ -141,6 +141,12 @@ def release_unused(asked: asyncio.Task[RawResponse]) -> None:
         asked.result().release()
 
 
+def fetcher_name(number: int) -> str:
+    """What follows `broker-2-` in the client id of a broker that copies, as with Kafka's: the leader counts and times
+    its fetches apart from those of consumers."""
+    return f"fetcher-{number}"
+
+
 class ReplicaFetcher:
     """One of the connections to one leader. `leader_id` and `number` tell it from others."""
 
@@ -347,7 +353,7 @@ class ReplicaFetcher:
             await peer.close()
         self._is_peer_stale = False
         if self._peer is None:
-            self._peer = self._environment.connect(self.leader_id, f"replica-fetcher-{self.number}")
+            self._peer = self._environment.connect(self.leader_id, fetcher_name(self.number))
         if self._peer is None:
             raise WireError(f"the address of broker {self.leader_id} is not known")
         return self._peer

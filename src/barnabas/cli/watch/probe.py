@@ -13,7 +13,8 @@ import uuid
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from barnabas.cli.command_line import CommandError
 from barnabas.cli.watch.outcome import Result

@@ -62,12 +62,12 @@ def test_rates_are_of_the_time_between_and_of_all_nodes() -> None:
 
 def test_lag_is_that_of_a_group_on_a_topic() -> None:
     (line,) = figures([], [snapshot("one", 1.0, NOW)]).groups
-    assert line == ('g "1"', "a", 12, 2.5, 2)
+    assert tuple(line) == ('g "1"', "a", 12, 2.5, 2)
 
 
 def test_a_node_that_was_started_again_has_no_negative_rates() -> None:
     found = figures([snapshot("one", 1.0, NOW)], [snapshot("one", 2.0, BEFORE)])
-    assert found.throughput == (0, 0, 0, 0, 0)
+    assert set(found.throughput) == {0.0}
     assert found.nodes[0].processors == 0
 
 
