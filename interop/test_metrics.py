@@ -23,6 +23,7 @@ from tools import apache_kafka, maven
 from tools.make_dashboards import DASHBOARDS
 
 from barnabas.testing.node_process import Node
+from interop import toolchains
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,9 +132,9 @@ def prometheus(watched: int, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def need_prometheus(folder: Path) -> Path:
-    missing = [name for name in ("prometheus", "promtool") if shutil.which(name) is None]
-    if missing:
-        pytest.skip(f"not run: needs {' and '.join(missing)}, which Debian's package prometheus has")
+    launch = toolchains.prepared(toolchains.PROMETHEUS)
+    if isinstance(launch, toolchains.MissingError):
+        pytest.skip(f"not run: {launch}")
     return folder
 
 

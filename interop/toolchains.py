@@ -101,11 +101,20 @@ def node() -> Launch:
     return Launch(("node", str(HERE / "node" / "main.js")), {"NODE_PATH": str(modules)})
 
 
+def prometheus() -> Launch:
+    """Debian's, which scrapes nodes and evaluates our rules."""
+    missing = [name for name in ("prometheus", "promtool") if shutil.which(name) is None]
+    if missing:
+        raise MissingError(f"needs {' and '.join(missing)}, which Debian's package prometheus has")
+    return Launch(("prometheus",))
+
+
 JAVA = Toolchain("Java", "the Java client and Kafka's tools", java)
 STREAMS = Toolchain("Kafka Streams", "a Kafka Streams application", streams)
 GO = Toolchain("Go", "franz-go", go)
 NODE = Toolchain("Node.js", "KafkaJS", node)
-TOOLCHAINS = (JAVA, STREAMS, GO, NODE)
+PROMETHEUS = Toolchain("Prometheus", "alert rules and dashboards", prometheus)
+TOOLCHAINS = (JAVA, STREAMS, GO, NODE, PROMETHEUS)
 
 
 @functools.cache
