@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.metadata.image import NO_LEADER
 from barnabas.metrics.exposition import GAUGE, SUMMARY, Family, counter, gauge
+from barnabas.raft.consensus.messages import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,7 +93,8 @@ def own_controller_families(controller: QuorumController, watch: LoopWatch) -> I
     yield waits
 
 
-def quorum_families(quorum: QuorumClient) -> Iterator[Family]:
+def quorum_families(quorum: QuorumClient, *, is_controller: bool) -> Iterator[Family]:
+    """Kafka calls whoever follows without a vote an observer."""
     core = quorum.driver.core
     leader = quorum.leader
     for name, explanation, value in (
@@ -108,7 +110,8 @@ def quorum_families(quorum: QuorumClient) -> Iterator[Family]:
     ):
         yield gauge(QUORUM + name, explanation, value)
     state = Family(f"{QUORUM}current_state", GAUGE, "1 under what this node is in the metadata quorum")
-    state.add(1, state=core.role.value)
+    is_observer = not is_controller and core.role is Role.FOLLOWER
+    state.add(1, state="observer" if is_observer else core.role.value)
     yield state
     replicas = core.end_offsets()
     if not replicas:

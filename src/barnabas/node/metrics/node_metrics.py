@@ -92,16 +92,17 @@ class NodeMetrics:
         if quorum is not None:
             is_active = node.is_controller and quorum.is_leader
             yield from cluster_figures.controller_families(node.image, is_active=is_active)
-            yield from cluster_figures.quorum_families(quorum)
+            yield from cluster_figures.quorum_families(quorum, is_controller=node.is_controller)
             yield from cluster_figures.metadata_families(node.image)
             if is_active:
                 yield cluster_figures.registration_family(node.image)
         if (controller := node.quorum_controller) is not None:
             yield from cluster_figures.own_controller_families(controller, self._controller_watch)
-        yield gauge(
-            "kafka_server_kafkaserver_brokerstate", "1: it starts, 3: it serves, 6: it stops", self._broker_state()
-        )
         broker = node.broker
+        if broker is not None:
+            yield gauge(
+                "kafka_server_kafkaserver_brokerstate", "1: it starts, 3: it serves, 6: it stops", self._broker_state()
+            )
         if broker is not None and self._has_begun:
             yield from self._broker_families(broker)
 
