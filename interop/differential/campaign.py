@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import hypothesis
 from hypothesis import HealthCheck, Phase
+from hypothesis.errors import FlakyFailure
 
 from barnabas.protocol.api import ApiKey
 from interop.differential.canonical import Canon
@@ -29,6 +30,10 @@ EXAMPLES = 6
 
 class DifferenceError(AssertionError):
     """The sides differ; the message tells where, and the sequence that led there."""
+
+    def __init__(self, difference: Difference, message: str) -> None:
+        super().__init__(message)
+        self.difference = difference
 
 
 @dataclass(slots=True)
@@ -97,10 +102,16 @@ def hunt(pair: Pair, seed: int, requests: int, tally: Tally, progress: Callable[
         if not differences(pair, steps, tally, lambda _: None):
             tally.unsteady[found[0].signature] += 1
             return
-        raise DifferenceError(told(found, exchanges))
+        raise DifferenceError(found[0], told(found, exchanges))
 
     for block in _blocks(tally, requests):
-        _drive(go, seed, block, (Phase.generate, Phase.shrink))
+        try:
+            _drive(go, seed, block, (Phase.generate, Phase.shrink))
+        except FlakyFailure as failure:  # It was there twice, and not when Hypothesis sent the sequence again.
+            for each in failure.exceptions:
+                if not isinstance(each, DifferenceError):
+                    raise
+                tally.unsteady[each.difference.signature] += 1
 
 
 def collect(pair: Pair, seed: int, requests: int, tally: Tally, progress: Callable[[int], None]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from barnabas.protocol.batch import decode_records, iter_headers
 from barnabas.protocol.compiler.schema import message_schema
 from barnabas.protocol.errors import DecodeError
 from barnabas.protocol.uuids import ZERO_UUID
-from interop.differential.allowed import EACH_ITS_OWN, LISTINGS, NOT_SERVED, ORDERED
+from interop.differential.allowed import CHECKSUMS, EACH_ITS_OWN, LISTINGS, NOT_SERVED, ORDERED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,13 +53,15 @@ class Canon:
         return self._struct(answer, schema, schema.root, version, schema.name[: -len("Response")])
 
     def _struct(self, value: Any, schema: MessageSchema, struct: StructSchema, version: int, path: str) -> Tree:
-        shown = {}
+        shown: dict[str, Tree] = {}
         for each in struct.fields:
             if not each.versions.covers(version):
                 continue
             at = f"{path}.{each.attribute}"
             held = getattr(value, each.attribute)
-            if at in EACH_ITS_OWN or each.attribute in EACH_ITS_OWN:
+            if at in CHECKSUMS:
+                shown[each.attribute] = "<checksum>"
+            elif at in EACH_ITS_OWN or each.attribute in EACH_ITS_OWN:
                 shown[each.attribute] = _only_kind(held)
             elif held is None:
                 shown[each.attribute] = None

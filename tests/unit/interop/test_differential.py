@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from interop.differential import sequences
+from interop.differential.campaign import DifferenceError, Tally, hunt
 from interop.differential.canonical import Canon
 from interop.differential.comparison import compare
 from interop.differential.memory import Memory
@@ -21,6 +23,8 @@ from barnabas.protocol.uuids import Uuid
 from tests.wire.connection import request_frame
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from barnabas.protocol.compiler.structs import Message
 
 ONE_ID, OTHER_ID = Uuid(b"the id of one..."), Uuid(b"that of another.")
@@ -97,6 +101,12 @@ def test_an_error_is_a_difference_and_the_time_that_an_answer_took_is_none() -> 
     assert differing(m.HeartbeatResponse(error_code=25), m.HeartbeatResponse(), request, 4) == ["Heartbeat.error_code"]
 
 
+@pytest.mark.parametrize("kafkas", [7, -7, 0])
+def test_a_checksum_of_each_sides_own_says_nothing_by_its_sign(kafkas: int) -> None:
+    ours, theirs = (m.GetTelemetrySubscriptionsResponse(subscription_id=each) for each in (-5, kafkas))
+    assert differing(ours, theirs, m.GetTelemetrySubscriptionsRequest(), 0) == []
+
+
 def test_what_may_differ_may_do_so_only_with_the_values_and_requests_that_it_is_listed_for() -> None:
     def answer(code: int) -> Message:
         return m.MetadataResponse(topics=[m.MetadataResponse.MetadataResponseTopic(name="prefix-t", error_code=code)])
@@ -106,3 +116,37 @@ def test_what_may_differ_may_do_so_only_with_the_values_and_requests_that_it_is_
     assert differing(answer(42), answer(-1), nameless, 12) == []
     assert differing(answer(3), answer(-1), nameless, 12) == ["Metadata.topics[0].error_code"]
     assert differing(answer(42), answer(-1), named, 12) == ["Metadata.topics[0].error_code"]
+
+
+class UnsteadyPair:
+    """Two sides of which one answers as many requests wrongly."""
+
+    prefix = "prefix-"
+
+    def __init__(self, wrong_answers: int) -> None:
+        self.sides = (SimpleNamespace(peer=SimpleNamespace(data_dir="/folder"), memory=memory()),) * 2
+        self._wrong_answers = wrong_answers
+
+    def run(self, steps: list[Step], seen: Callable[[Exchange], bool]) -> None:
+        for step in steps:
+            wrong = int(self._wrong_answers > 0)
+            self._wrong_answers -= wrong
+            answers = (m.HeartbeatResponse(error_code=wrong), m.HeartbeatResponse())
+            if not seen(exchange(*answers, step.request, step.version)):
+                return
+
+
+@pytest.mark.parametrize("wrong_answers", [1, 2])
+def test_a_difference_that_does_not_come_again_is_counted_and_is_none(wrong_answers: int) -> None:
+    tally = Tally()
+    pair: Any = UnsteadyPair(wrong_answers)
+    hunt(pair, 1, 100, tally, lambda _: None)
+    assert tally.unsteady.total() == 1
+    assert tally.requests >= 100
+
+
+def test_a_difference_that_comes_again_and_again_is_one() -> None:
+    pair: Any = UnsteadyPair(1_000)
+    with pytest.raises(DifferenceError) as found:
+        hunt(pair, 1, 100, Tally(), lambda _: None)
+    assert found.value.difference.ours == 1
