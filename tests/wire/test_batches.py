@@ -96,6 +96,15 @@ def test_where_the_log_starts_is_told_of_what_the_log_itself_refuses(
     assert produce(connection, wire_topic, make()).log_start_offset == log_start
 
 
+@pytest.mark.parametrize("case", ["a control batch", "an offset of its own", "two batches", "a wrong checksum"])
+def test_a_batch_that_is_refused_as_a_whole_is_told_by_the_code_alone(
+    connection: Connection, wire_topic: Topic, case: str
+) -> None:
+    make, _ = REFUSED[case]
+    answer = produce(connection, wire_topic, make())
+    assert (answer.error_message, answer.record_errors) == (None, [])
+
+
 @pytest.mark.parametrize(
     "case", ["a wrong checksum", "two batches", "a control batch", "more than max.message.bytes", "magic 1"]
 )

@@ -89,7 +89,7 @@ def test_what_are_no_records_is_refused_and_nothing_is_appended(
         sent = batch(records=case.records, attributes=codec, count=case.announced, last_offset_delta=case.announced - 1)
         answer = produce(connection, made, sent)
         assert (Error(answer.error_code), answer.base_offset) == (case.error, -1), name
-        assert (answer.log_start_offset, answer.record_errors) == (0, []), name
+        assert (answer.log_start_offset, answer.record_errors, answer.error_message) == (0, [], None), name
     assert list_offsets(connection, made, LATEST).offset == 0
     assert produce(connection, made, batch(key=b"k")).base_offset == 0
 

@@ -200,6 +200,21 @@ def test_batches_of_two_transactional_producers_are_refused_together(
 
 
 @BOTH_WAYS
+def test_a_partition_that_does_not_exist_says_so_whoever_else_a_request_has_batches_of(
+    group_connection: Connection, group_topic: Topic, producer: Producer, version: int
+) -> None:
+    (other,) = others(group_connection, producer, 1)
+    request = produce_request(producer, group_topic, transactional(producer, 0), version)
+    request.topic_data[0].partition_data += [
+        m.ProduceRequest.PartitionProduceData(index=77, records=transactional(other, 0)),
+        m.ProduceRequest.PartitionProduceData(index=1, records=transactional(other, 0) * 2),
+    ]
+    answer = group_connection.call(request, version, m.ProduceResponse)
+    errors = {part.index: Error(part.error_code) for part in answer.responses[0].partition_responses}
+    assert errors == {0: Error.NONE, 77: Error.UNKNOWN_TOPIC_OR_PARTITION, 1: Error.INVALID_RECORD}
+
+
+@BOTH_WAYS
 def test_a_transactional_batch_without_a_transactional_id_refuses_the_whole_request(
     group_connection: Connection, group_topic: Topic, producer: Producer, version: int
 ) -> None:

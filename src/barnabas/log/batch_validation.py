@@ -178,6 +178,15 @@ def _check_timestamps(
             )
 
 
+def is_one_batch(data: memoryview) -> bool:
+    """Whether a log would look any further at what was sent to it for a partition."""
+    try:
+        _first_batch(data, "")
+    except KafkaError:
+        return False
+    return True
+
+
 def _first_batch(data: memoryview, partition_name: str) -> memoryview:
     """The first batch, if it is the only one, checked in Kafka's order."""
     size = _size_of_batch(data, partition_name)

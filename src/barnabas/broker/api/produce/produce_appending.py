@@ -181,8 +181,8 @@ def refused(index: int, error: KafkaError, hosted: HostedPartition | None = None
     starts, except with some errors."""
     answer = PartitionAnswer(index)
     answer.refuse(error)
-    if isinstance(error, RecordsRefusedError):
-        answer.record_errors = error.record_errors
+    if isinstance(error, RecordsRefusedError) and error.record_errors:
+        answer.record_errors, answer.message = error.record_errors, error.message
     if hosted is not None and error.error not in ERRORS_WITHOUT_LOG_START and not isinstance(error, NotOneBatchError):
         answer.log_start = hosted.log.log_start_offset
     return answer

@@ -8,11 +8,24 @@ those of one producer.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.api.current_leader import leader_addresses
-from barnabas.broker.api.produce.produce_appending import Appending, name_leaders, refuse_all, settle_all
-from barnabas.broker.api.produce.produce_transactions import begin, sole_producer, transactional_producers
+from barnabas.broker.api.produce.produce_appending import (
+    Appending,
+    find_partition,
+    name_leaders,
+    refuse_all,
+    settle_all,
+)
+from barnabas.broker.api.produce.produce_transactions import (
+    begin,
+    producers_of,
+    require_transactional_id,
+    sole_producer,
+    transactional_batches,
+)
 from barnabas.broker.api.produce.produce_wire import FIRST_VERSION_WITH_TOPIC_IDS, ProduceRequest
 from barnabas.net.connection import BadRequestError
 from barnabas.net.purgatory import Parked
@@ -39,18 +52,25 @@ async def produce_in_pieces(
     handler: Handler, environment: ProduceEnvironment, request: LargeRequest, caller: Caller
 ) -> Any:
     producers: set[tuple[int, int, int]] = set()
+    has_transactional = False
+    find = partial(find_partition, environment.replicas, version=caller.api_version)
 
     def look(piece: m.ProduceRequest) -> None:
+        nonlocal has_transactional
         if len(producers) < PRODUCERS_MAX:
-            found = transactional_producers(as_parsed(piece, caller.api_version)).values()
+            batches = transactional_batches(as_parsed(piece, caller.api_version))
+            has_transactional = has_transactional or bool(batches)
+            found = producers_of(batches, find)
             producers.update(
-                (producer_id, epoch, 0) if producer_id >= 0 else NO_PRODUCER for producer_id, epoch, _ in found
+                (producer_id, epoch, 0) if producer_id >= 0 else NO_PRODUCER for producer_id, epoch, _ in found.values()
             )
 
     await request.check(look)
     refusal = None
     try:
-        sole_producer(producers, request.root.transactional_id)
+        if has_transactional:
+            require_transactional_id(request.root.transactional_id)
+        sole_producer(producers)
     except KafkaError as error:
         refusal = error
     response = None

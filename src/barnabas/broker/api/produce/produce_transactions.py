@@ -12,12 +12,13 @@ from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.api.produce.produce_wire import NotInTransactionError
+from barnabas.log.batch_validation import is_one_batch
 from barnabas.log.producers.producer_state import NOT_NEEDED
 from barnabas.protocol.batch import HEADER_SIZE, MAGIC, MAGIC_AT
 from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
     from barnabas.broker.api.produce.produce_wire import ProduceRequest
     from barnabas.broker.coordinators.transaction_verification import TransactionVerification
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     PartitionKey = tuple[bytes, int]
     """A partition as the request names it: topic name or id, and index."""
+    Find = Callable[[bytes, int], HostedPartition]
 
 FIRST_VERSION_WITH_ABORTABLE = 11
 FIRST_VERSION_THAT_ADDS = 12
@@ -80,41 +82,62 @@ def is_open(hosted: HostedPartition, batch: memoryview) -> bool:
     return hosted.log.has_open_txn(producer_id, epoch)
 
 
-def transactional_producers(request: ProduceRequest) -> dict[PartitionKey, tuple[int, int, int]]:
-    """Id, epoch and sequence of the producer of each transactional batch."""
+def transactional_batches(request: ProduceRequest) -> dict[PartitionKey, memoryview]:
     return {
-        (topic, index): _PRODUCER.unpack_from(batch, _PRODUCER_AT)
+        (topic, index): batch
         for topic, partitions in request.topics
         for index, batch in partitions
         if is_transactional(batch)
     }
 
 
-def sole_producer(producers: Collection[tuple[int, int, int]], transactional_id: str | None) -> tuple[int, int] | None:
-    """Id and epoch of the producer of all transactional batches; None if there is none. Raises KafkaError if nothing of
-    their request may be appended."""
-    if not producers:
-        return None
+def producers_of(batches: Mapping[PartitionKey, memoryview], find: Find) -> dict[PartitionKey, tuple[int, int, int]]:
+    """Id, epoch and sequence of the producer of each batch that could be appended. A partition that does not exist, or
+    that was sent anything but one batch, has an error of its own, whoever the producer is."""
+    return {
+        key: _PRODUCER.unpack_from(batch, _PRODUCER_AT)
+        for key, batch in batches.items()
+        if is_one_batch(batch) and _exists(key, find)
+    }
+
+
+def _exists(key: PartitionKey, find: Find) -> bool:
+    try:
+        find(*key)
+    except KafkaError as error:
+        return error.error not in (Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID)
+    return True
+
+
+def require_transactional_id(transactional_id: str | None) -> None:
+    """Of a request that has transactional batches."""
     if transactional_id is None:
         raise KafkaError(
             Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch came without a transactional id"
         )
+
+
+def sole_producer(producers: Collection[tuple[int, int, int]]) -> tuple[int, int] | None:
+    """Id and epoch of the producer of all transactional batches; None if there is none. Raises KafkaError if nothing of
+    their request may be appended."""
     known = {(producer_id, epoch) for producer_id, epoch, _ in producers if producer_id >= 0}
     if len(known) > 1:
         raise KafkaError(Error.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID")
     return known.pop() if known else None
 
 
-def begin(
-    request: ProduceRequest, version: int, find: Callable[[bytes, int], HostedPartition], *, verifies: bool
-) -> Transactional | None:
+def begin(request: ProduceRequest, version: int, find: Find, *, verifies: bool) -> Transactional | None:
     """Prepares the partitions for the transactional batches of a request; None if it has no such batch. Raises
     KafkaError if nothing of the request may be appended.
 
     Without `verifies` (`transaction.partition.verification.enable`) the coordinator is not asked about partitions that
     clients have added themselves."""
-    producers = transactional_producers(request)
-    known = sole_producer(producers.values(), request.transactional_id)
+    batches = transactional_batches(request)
+    if not batches:
+        return None
+    require_transactional_id(request.transactional_id)
+    producers = producers_of(batches, find)
+    known = sole_producer(producers.values())
     if known is None:
         return None
     assert request.transactional_id is not None

@@ -11,7 +11,6 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from barnabas.broker.api.current_leader import write_leader
-from barnabas.log.batch_validation import NotOneBatchError
 from barnabas.net.large_requests import TooMuchAtOnceError
 from barnabas.protocol.codec import DecodeError
 from barnabas.protocol.errors import Error, KafkaError
@@ -46,8 +45,6 @@ pack_appended = Struct(">ihqqq3s").pack
 NO_ERRORS = b"\x01\0\0"
 """No record errors, no message, no tags."""
 
-_EXPLAINED = (Error.INVALID_RECORD, Error.INVALID_TIMESTAMP)
-
 TopicBatches = tuple[bytes, list[tuple[int, memoryview]]]
 
 
@@ -70,10 +67,9 @@ class NotInTransactionError(KafkaError):
 
 
 def is_explained(error: KafkaError) -> bool:
-    """Whether the answer has words for an error besides its code: Kafka has them where it looked at the records of the
-    batch, and where it asked the coordinator of a transaction."""
-    looked_at_records = error.error in _EXPLAINED and not isinstance(error, NotOneBatchError)
-    return looked_at_records or isinstance(error, NotInTransactionError)
+    """Whether the answer has words for an error besides its code: Kafka has them where it names records of the batch,
+    and where it asked the coordinator of a transaction."""
+    return error.error is Error.INVALID_TIMESTAMP or isinstance(error, NotInTransactionError)
 
 
 class PartitionAnswer:

@@ -88,9 +88,10 @@ class Wire:
 
 
 class Desk:
-    """A broker with one partition, as far as Produce knows it."""
+    """A broker with one partition, as far as Produce knows it, or with one under several indexes."""
 
-    def __init__(self, *, verifies: bool = True) -> None:
+    def __init__(self, *, verifies: bool = True, indexes: int = 1) -> None:
+        self.indexes = indexes
         clock = ManualClock(1_700_000_000_000)
         self.log: PartitionLog = create("", clock, disk=SimulatedDisk(clock))
         state = PartitionState(BrokerId(1), self.log.end_position, self.log.end_position)
@@ -118,7 +119,7 @@ class Desk:
         )
 
     def find(self, topic: bytes, index: int) -> HostedPartition:
-        if topic not in (b"t", TOPIC_ID) or index:
+        if topic not in (b"t", TOPIC_ID) or index >= self.indexes:
             raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, "no such partition")
         return self.hosted
 
@@ -286,7 +287,7 @@ def test_what_is_no_batch_of_today_is_in_no_transaction(version: int, transactio
 
 def test_one_request_has_batches_of_one_transactional_producer() -> None:
     async def scenario() -> None:
-        desk = Desk()
+        desk = Desk(indexes=2)
         desk.send(12, transactional(0), transactional(0, producer_id=8))
         assert desk.answers(12) == [(Error.INVALID_PRODUCER_ID_MAPPING, -1)] * 2
         assert not desk.coordinator.asked
