@@ -262,7 +262,7 @@ class LogCleaner:
         config = self._settings.config
         step_bytes = config.log_cleaner_io_max_bytes_per_second / STEPS_PER_SECOND
         return CleaningLimits(
-            map_bytes=min(config.log_cleaner_dedupe_buffer_size // max(config.log_cleaner_threads, 1), MAP_BYTES_MAX),
+            map_bytes=min(config.log_cleaner_dedupe_buffer_size // config.log_cleaner_threads, MAP_BYTES_MAX),
             map_load_factor=config.log_cleaner_io_buffer_load_factor,
             step_bytes=int(min(max(step_bytes, STEP_BYTES_MIN), STEP_BYTES_MAX)),
         )

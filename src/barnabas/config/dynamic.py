@@ -60,6 +60,7 @@ def validate_broker_overrides(overrides: Mapping[str, str], scope: ConfigSource,
         changed = broker.with_dynamic(broker.layers[ConfigSource.DYNAMIC_DEFAULT_BROKER], overrides)
         _check_listeners(broker, changed)
     _check_thread_pools(broker, changed)
+    _check_cleaner_threads(broker, changed)
     _check_local_retention(changed)
 
 
@@ -103,9 +104,25 @@ def _check_thread_pools(now: BrokerConfig, changed: BrokerConfig) -> None:
         current, wanted = rules.whole(now.get, name), rules.whole(changed.get, name)
         problem = f"Dynamic thread count update validation failed for {name}={wanted}"
         if wanted < current // 2:
-            raise ConfigError(name, f"{problem}, value should be at least half the current value {current}")
+            raise _invalid(name, f"{problem}, value should be at least half the current value {current}")
         if wanted > current * 2:
-            raise ConfigError(name, f"{problem}, value should not be greater than double the current value {current}")
+            raise _invalid(name, f"{problem}, value should not be greater than double the current value {current}")
+
+
+def _check_cleaner_threads(now: BrokerConfig, changed: BrokerConfig) -> None:
+    current, wanted = now.log_cleaner_threads, changed.log_cleaner_threads
+    if wanted < current // 2:
+        problem = f"Log cleaner threads cannot be reduced to less than half the current value {current}"
+        raise _invalid("log.cleaner.threads", problem)
+    if wanted > current * 2:
+        problem = f"Log cleaner threads cannot be increased to more than double the current value {current}"
+        raise _invalid("log.cleaner.threads", problem)
+
+
+def _invalid(name: str, problem: str) -> ConfigError:
+    """A refusal as Kafka's tools print it, which has the name of a class in the place of a value."""
+    prefix = "Invalid value org.apache.kafka.common.config.ConfigException:"
+    return ConfigError(name, f"{prefix} {problem} for configuration Invalid dynamic configuration")
 
 
 def _check_local_retention(changed: BrokerConfig) -> None:

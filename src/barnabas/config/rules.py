@@ -10,6 +10,7 @@ Get = Callable[[str], Value]
 
 _MS_PER_MINUTE = 60_000
 _MS_PER_HOUR = 60 * _MS_PER_MINUTE
+_MIB = 1 << 20
 
 
 def whole(get: Get, name: str) -> int:
@@ -108,6 +109,7 @@ def check(get: Get) -> None:
     _check_replication(get)
     _check_limits(get)
     _check_log_dirs(get)
+    _check_cleaner(get)
     _check_consumer_groups(get)
 
 
@@ -204,6 +206,14 @@ def _check_limits(get: Get) -> None:
             f"connection.failed.authentication.delay.ms={delay_ms} should always be less than "
             f"connections.max.idle.ms={idle_ms} to prevent failed authentication responses from timing out",
         )
+
+
+def _check_cleaner(get: Get) -> None:
+    threads, size = "log.cleaner.threads", "log.cleaner.dedupe.buffer.size"
+    if whole(get, threads) == 0:
+        raise ConfigError(threads, f"{threads} must be at least 1: log.cleaner.enable=false switches the cleaner off")
+    if whole(get, size) // whole(get, threads) <= _MIB:
+        raise ConfigError(size, f"requirement failed: {size} must be at least 1MB per cleaner thread.")
 
 
 def _check_log_dirs(get: Get) -> None:

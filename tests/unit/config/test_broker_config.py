@@ -103,6 +103,11 @@ def test_log_dirs_goes_before_log_dir() -> None:
             },
             "group.consumer.heartbeat.interval.ms must be less than group.consumer.session.timeout.ms",
         ),
+        ({"log_cleaner_threads": "0"}, "log.cleaner.threads must be at least 1"),
+        (
+            {"log_cleaner_dedupe_buffer_size": "1000"},
+            "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread",
+        ),
         ({"num_partitions": "0"}, "Invalid value 0 for configuration num.partitions: Value must be at least 1"),
     ],
 )

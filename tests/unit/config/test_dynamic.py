@@ -70,17 +70,40 @@ def broker() -> BrokerConfig:
             THIS_BROKER,
             {"background.threads": "100"},
             (
+                "Invalid value org.apache.kafka.common.config.ConfigException: "
                 "Dynamic thread count update validation failed for background.threads=100, "
-                "value should not be greater than double the current value 10"
+                "value should not be greater than double the current value 10 "
+                "for configuration Invalid dynamic configuration"
             ),
         ),
         (
             THIS_BROKER,
             {"background.threads": "4"},
             (
+                "Invalid value org.apache.kafka.common.config.ConfigException: "
                 "Dynamic thread count update validation failed for background.threads=4, "
-                "value should be at least half the current value 10"
+                "value should be at least half the current value 10 "
+                "for configuration Invalid dynamic configuration"
             ),
+        ),
+        (
+            THIS_BROKER,
+            {"log.cleaner.threads": "3"},
+            (
+                "Invalid value org.apache.kafka.common.config.ConfigException: "
+                "Log cleaner threads cannot be increased to more than double the current value 1 "
+                "for configuration Invalid dynamic configuration"
+            ),
+        ),
+        (
+            ALL_BROKERS,
+            {"log.cleaner.dedupe.buffer.size": "1048576"},
+            "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
+        ),
+        (
+            THIS_BROKER,
+            {"log.cleaner.threads": "2", "log.cleaner.dedupe.buffer.size": "2097152"},
+            "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
         ),
         (
             THIS_BROKER,
@@ -121,12 +144,20 @@ def test_a_broker_setting_is_refused_in_kafkas_words(
         (THIS_BROKER, {"leader.replication.throttled.rate": "1000"}),
         (THIS_BROKER, {"background.threads": "20"}),
         (THIS_BROKER, {"log.cleanup.policy": ""}),
+        (THIS_BROKER, {"log.cleaner.threads": "2", "log.cleaner.dedupe.buffer.size": "2097154"}),
     ],
 )
 def test_what_kafka_lets_be_altered_is_accepted(
     broker: BrokerConfig, scope: ConfigSource, overrides: dict[str, str]
 ) -> None:
     validate_broker_overrides(overrides, scope, broker)
+
+
+def test_cleaner_threads_are_not_cut_to_less_than_half(broker: BrokerConfig) -> None:
+    many = broker.with_dynamic({"log.cleaner.threads": "8"}, {})
+    with pytest.raises(ConfigError, match="reduced to less than half the current value 8"):
+        validate_broker_overrides({"log.cleaner.threads": "3"}, THIS_BROKER, many)
+    validate_broker_overrides({"log.cleaner.threads": "4"}, THIS_BROKER, many)
 
 
 def test_listeners_that_do_not_fit_the_node_have_no_effect_and_affect_no_other_setting(broker: BrokerConfig) -> None:
