@@ -44,6 +44,21 @@ NOT_SERVED = frozenset(
 """APIs of which our ApiVersions says nothing (`docs/compatibility.md` has them by name), and those for metrics of
 clients, which each side lists where somebody receives them."""
 
+OF_ONE_SIDE = frozenset({"barnabas.client.telemetry.dir"})
+"""Settings that only one of the nodes was given, so that it answers questions which the other answers anyway."""
+
+EMPTY_SAYS_NOTHING = frozenset(
+    {
+        "AddPartitionsToTxn.results_by_topic_v3_and_below",
+        "AddPartitionsToTxn.results_by_transaction.topic_results",
+        "OffsetCommit.topics",
+        "OffsetDelete.topics",
+        "TxnOffsetCommit.topics",
+    }
+)
+"""Arrays of topics of which those without partitions are left out: a request that names none gets no result for any,
+and whether Kafka's answer has the topic's name depends on what became of the others."""
+
 LISTINGS: dict[str, str] = {
     "Metadata.topics": "name",
     "ListGroups.groups": "group_id",
@@ -67,6 +82,10 @@ ORDERED = frozenset(
 )
 """Arrays whose order means something. All others are compared as sets, in which what has one name is one: Kafka makes
 most of them from hash maps, and what a request names twice is in them once."""
+
+
+ATTRIBUTES_AT, UNKNOWN_CODEC = 22, b"\7"
+"""Where the low byte of a batch's attributes is, and what it is with `codec` for a flaw (`memory`)."""
 
 
 class Allowed(NamedTuple):
@@ -103,7 +122,7 @@ def _has_epoch_without_member(request: Any) -> bool:
 
 
 def _rejoins_unasked(request: Any) -> bool:
-    return bool(request.member_epoch == 0)
+    return bool(request.member_epoch == 0 and request.rebalance_timeout_ms == -1 and request.topic_partitions is None)
 
 
 def _has_unknown_type(request: Any) -> bool:
@@ -125,6 +144,83 @@ def _has_broken_records(request: Any) -> bool:
         for each in request.topic_data
         for partition in each.partition_data
     )
+
+
+def _has_unknown_codec(request: Any) -> bool:
+    return any(
+        bytes(partition.records or b"")[ATTRIBUTES_AT : ATTRIBUTES_AT + 1] == UNKNOWN_CODEC
+        for each in request.topic_data
+        for partition in each.partition_data
+    )
+
+
+def _lacks_records(request: Any) -> bool:
+    return any(partition.records is None for each in request.topic_data for partition in each.partition_data)
+
+
+def _has_members_without_subscription(request: Any) -> bool:
+    """Whether a member says what it wants in bytes that are none of a subscription, or in none at all."""
+    return any(bytes(each.metadata)[:2] != b"\0\0" for each in request.protocols)
+
+
+def _fetches_nothing(request: Any) -> bool:
+    sizes = [partition.partition_max_bytes for topic in request.topics for partition in topic.partitions]
+    return request.max_bytes < 0 or any(size < 0 for size in sizes)
+
+
+def _fetches_twice(request: Any) -> bool:
+    named = [
+        (topic.topic, topic.topic_id, partition.partition) for topic in request.topics for partition in topic.partitions
+    ]
+    return len(named) != len({*named})
+
+
+def _reads_internal_topics(request: Any) -> bool:
+    names = [each.topic for each in request.topics] if hasattr(request, "session_id") else []
+    names += [each.name for each in request.topics if hasattr(each, "name")]
+    return any(str(name).startswith("__") for name in names)
+
+
+def _is_of_another_replica(request: Any) -> bool:
+    return bool(request.replica_id >= 0 or request.replica_state.replica_id >= 0)
+
+
+def _names_a_transaction_twice(request: Any) -> bool:
+    named = [each.transactional_id for each in request.transactions]
+    return len(named) != len({*named})
+
+
+def _names_no_transaction(request: Any) -> bool:
+    return not request.transactions and not request.v3_and_below_topics
+
+
+def _marks_twice(request: Any) -> bool:
+    """Whether a partition is to get two markers."""
+    named = [
+        (topic.name, index) for each in request.markers for topic in each.topics for index in topic.partition_indexes
+    ]
+    return len(named) != len({*named})
+
+
+def _has_several_settings(request: Any) -> bool:
+    resources = request.topics if hasattr(request, "topics") else request.resources
+    return any(len(each.configs) > 1 for each in resources)
+
+
+def _has_several_limits(request: Any) -> bool:
+    return any(len(each.entity) > 1 or len(each.ops) > 1 for each in request.entries)
+
+
+def _has_no_cleaner_threads(request: Any) -> bool:
+    return any(
+        (config.name, config.value) == ("log.cleaner.threads", "0")
+        for each in request.resources
+        for config in each.configs
+    )
+
+
+def _names_a_topic_without_name(request: Any) -> bool:
+    return any(not each.name for each in request.topics)
 
 
 def _names_a_partition_twice(request: Any) -> bool:
@@ -151,9 +247,85 @@ ALLOWED: tuple[Allowed, ...] = (
         where=_has_epoch_without_member,
     ),
     Allowed(
-        "ConsumerGroupHeartbeat.error*",
+        "ConsumerGroupHeartbeat.error_code",
+        "a member of librdkafka that forgot to join is told to rejoin, instead of a fatal error",
+        110,
+        42,
+        where=_rejoins_unasked,
+    ),
+    Allowed(
+        "ConsumerGroupHeartbeat.error_message",
         "a member of librdkafka that forgot to join is told to rejoin, instead of a fatal error",
         where=_rejoins_unasked,
+    ),
+    Allowed(
+        "JoinGroup",
+        "every request is answered, that of a member that asks again or leaves, too",
+        kafkas="no answer",
+        ends=True,
+    ),
+    Allowed(
+        "SyncGroup",
+        "every request is answered, that of a member that asks again or leaves, too",
+        kafkas="no answer",
+        ends=True,
+    ),
+    Allowed(
+        "JoinGroup*",
+        "what members want is not looked at as long as nobody needs it",
+        where=_has_members_without_subscription,
+        ends=True,
+    ),
+    *(
+        Allowed(path, "a join that is refused leaves no group behind", ours, kafkas, ends=True)
+        for path, ours, kafkas in (
+            ("DeleteGroups.results.error_code", 69, 0),
+            ("DescribeGroups.groups.group_state", "Dead", "Empty"),
+            ("DescribeGroups.groups.error_code", 69, 0),
+            ("DescribeGroups.groups.error_message", ..., None),
+            ("DescribeGroups.groups.authorized_operations", -(2**31), ...),
+        )
+    ),
+    Allowed(
+        "AddPartitionsToTxn",
+        "a request for no transaction is answered",
+        kafkas="no answer",
+        where=_names_no_transaction,
+    ),
+    Allowed(
+        "AddPartitionsToTxn*",
+        "a transaction that is named twice is answered for with what it was named with last",
+        where=_names_a_transaction_twice,
+        ends=True,
+    ),
+    Allowed(
+        "WriteTxnMarkers*",
+        "a partition that is named twice gets one marker, or each of two; Kafka does not answer",
+        where=_marks_twice,
+        ends=True,
+    ),
+    *(
+        Allowed(
+            path,
+            "of several settings that are wrong, Kafka names the first in the order of a hash map",
+            where=_has_several_settings,
+        )
+        for path in ("CreateTopics.topics.error_message", "*AlterConfigs.responses.error_message")
+    ),
+    Allowed(
+        "*AlterConfigs.responses.error_*",
+        "that there are no threads for the cleaner is refused in words; Kafka divides by zero",
+        where=_has_no_cleaner_threads,
+    ),
+    Allowed(
+        "AlterClientQuotas.entries*",
+        "of several parts of an entry that are wrong, Kafka names the first in the order of a hash map",
+        where=_has_several_limits,
+    ),
+    Allowed(
+        "DescribeTopicPartitions.topics*",
+        "a topic without a name is an invalid topic",
+        where=_names_a_topic_without_name,
     ),
     Allowed(
         "DescribeConfigs.results*",
@@ -171,7 +343,15 @@ ALLOWED: tuple[Allowed, ...] = (
         "how a value is malformed is told in the words of Java's parser",
         where=_is_nonsense_for_addresses,
     ),
-    Allowed("Fetch*", "a fetch of a negative number of bytes fails Kafka", where=lambda request: request.max_bytes < 0),
+    Allowed("Fetch*", "a fetch of a negative number of bytes fails Kafka", where=_fetches_nothing, ends=True),
+    Allowed("Fetch*", "what names a partition twice fetches it as it is named first or last", where=_fetches_twice),
+    Allowed(
+        "Fetch.node_endpoints",
+        "a replica that does not exist is told where the leader is, as anybody is",
+        where=_is_of_another_replica,
+    ),
+    Allowed("Fetch*", "each side has its own coordinators' records", where=_reads_internal_topics),
+    Allowed("ListOffsets*", "each side has its own coordinators' records", where=_reads_internal_topics),
     Allowed(
         "WriteTxnMarkers*",
         "markers of no producer are refused before any is written",
@@ -193,6 +373,13 @@ ALLOWED: tuple[Allowed, ...] = (
         "Produce*",
         "batches are not opened without need: what is wrong inside one is not seen",
         where=_has_broken_records,
+        ends=True,
+    ),
+    Allowed("Produce", "a partition without records is refused", kafkas="no answer", where=_lacks_records, ends=True),
+    Allowed(
+        "Produce*",
+        "before version 7, a codec that does not exist fails the whole request, and here its partition",
+        where=_has_unknown_codec,
         ends=True,
     ),
     Allowed(

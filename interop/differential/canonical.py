@@ -14,7 +14,15 @@ from barnabas.protocol.batch import decode_records, iter_headers
 from barnabas.protocol.compiler.schema import message_schema
 from barnabas.protocol.errors import DecodeError
 from barnabas.protocol.uuids import ZERO_UUID
-from interop.differential.allowed import CHECKSUMS, EACH_ITS_OWN, LISTINGS, NOT_SERVED, ORDERED
+from interop.differential.allowed import (
+    CHECKSUMS,
+    EACH_ITS_OWN,
+    EMPTY_SAYS_NOTHING,
+    LISTINGS,
+    NOT_SERVED,
+    OF_ONE_SIDE,
+    ORDERED,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,12 +87,16 @@ class Canon:
     ) -> Tree:
         if path in LISTINGS:
             held = [each for each in held if str(getattr(each, LISTINGS[path])).startswith(self.prefix)]
+        if path == "DescribeConfigs.results.configs":
+            held = [each for each in held if each.name not in OF_ONE_SIDE]
         if path == "ApiVersions.api_keys":
             held = [each for each in held if each.api_key not in NOT_SERVED]
         if inner is None:
             trees = [self._scalar(each, path.rpartition(".")[2], type_) for each in held]
         else:
             trees = [self._struct(each, schema, inner, version, path) for each in held]
+            if path in EMPTY_SAYS_NOTHING:
+                trees = [tree for tree in trees if any(value for value in tree.values() if isinstance(value, list))]
         return trees if path in ORDERED else _as_set(trees)
 
     def _scalar(self, held: Any, name: str, type_: str) -> Tree:
@@ -96,7 +108,7 @@ class Canon:
             return bytes(held)
         if name in MEMBER_FIELDS and isinstance(held, str) and LONG_ID.search(held):
             return self.word("member", held)
-        if name in PRODUCER_FIELDS and held >= 0:
+        if name in PRODUCER_FIELDS and held > 0:
             return self.word("producer", held)
         if name == "port":
             return "<port>" if held > 0 else held

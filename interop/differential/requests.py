@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from barnabas.metadata.topic_names import INTERNAL_TOPICS
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import APIS, ApiKey
 from barnabas.protocol.compiler.schema import message_schema
@@ -159,8 +160,11 @@ def _create_topics(chance: Chance, actor: Actor, request: m.CreateTopicsRequest)
             config.value = None if chance.one_in(20) else value
 
 
-def _create_partitions(chance: Chance, actor: Actor, request: m.CreatePartitionsRequest) -> None:
+def _create_partitions(chance: Chance, actor: Actor, request: Any) -> None:
+    """Not for the topics of the coordinators, which would then be sought elsewhere for the rest of the run."""
     for topic in request.topics:
+        if topic.name in INTERNAL_TOPICS:
+            topic.name = Name("gone")
         if not chance.one_in(3):
             topic.assignments = None
 
@@ -245,7 +249,12 @@ def _init_producer_id(chance: Chance, actor: Actor, request: Any) -> None:
         request.producer_id, request.producer_epoch = ProducerId(actor.producer), ProducerEpoch(actor.producer)
 
 
-def _delete_topics(chance: Chance, actor: Actor, request: m.DeleteTopicsRequest) -> None:
+def _delete_topics(chance: Chance, actor: Actor, request: Any) -> None:
+    """Without the topics of the coordinators: it takes long until these are there again."""
+    request.topic_names = [Name("gone") if name in INTERNAL_TOPICS else name for name in request.topic_names]
+    for topic in request.topics:
+        if topic.name in INTERNAL_TOPICS:
+            topic.name = Name("gone")
     for topic in request.topics:
         if topic.topic_id != ZERO_UUID and not chance.one_in(10):
             topic.name = None
@@ -266,7 +275,9 @@ def _telemetry(chance: Chance, actor: Actor, request: m.PushTelemetryRequest) ->
         request.terminating = False
 
 
-def _add_partitions(chance: Chance, actor: Actor, request: m.AddPartitionsToTxnRequest) -> None:
+def _add_partitions(chance: Chance, actor: Actor, request: Any) -> None:
+    if not chance.one_in(20):
+        request.transactions = list({repr(each.transactional_id): each for each in request.transactions}.values())
     for transaction in request.transactions:
         if actor.version >= 4 and chance.one_in(2):
             transaction.verify_only = False

@@ -351,3 +351,50 @@ def test_producers_of_a_topic_that_cannot_exist_are_refused_with_the_reason(conn
     assert Error(partition.error_code) is Error.INVALID_TOPIC_EXCEPTION
     assert partition.error_message is not None
     assert partition.error_message.startswith("Topic name is invalid: 'not/legal' contains one or more characters")
+
+
+def test_producers_of_what_does_not_exist_are_refused_in_words_where_the_topic_does_not(
+    connection: Connection, wire_topic: Topic
+) -> None:
+    request = m.DescribeProducersRequest
+    asked = [
+        request.TopicRequest(name=wire_topic.name, partition_indexes=[77]),
+        request.TopicRequest(name="nobody-knows-it", partition_indexes=[0]),
+    ]
+    answer = connection.call(request(topics=asked), 0, m.DescribeProducersResponse)
+    (partition,), (topic,) = (each.partitions for each in answer.topics)
+    assert (Error(partition.error_code), partition.error_message) == (Error.UNKNOWN_TOPIC_OR_PARTITION, None)
+    assert (Error(topic.error_code), topic.error_message) == (
+        Error.UNKNOWN_TOPIC_OR_PARTITION,
+        "This server does not host this topic-partition.",
+    )
+
+
+@pytest.mark.parametrize(("key_type", "is_explained"), [(2, False), (9, True)])
+def test_a_coordinator_of_an_unknown_kind_is_refused_in_words(
+    connection: Connection, key_type: int, is_explained: bool
+) -> None:
+    request = m.FindCoordinatorRequest(key_type=key_type, coordinator_keys=["g"])
+    (found,) = connection.call(request, 5, m.FindCoordinatorResponse).coordinators
+    assert Error(found.error_code) is Error.INVALID_REQUEST
+    assert bool(found.error_message) is is_explained
+
+
+def test_a_topic_that_is_named_with_its_id_costs_only_that_entry(connection: Connection, wire_topic: Topic) -> None:
+    request = m.DeleteTopicsRequest
+    by_name = request.DeleteTopicState(name=wire_topic.name)
+    by_both = request.DeleteTopicState(name=wire_topic.name, topic_id=wire_topic.id)
+    answer = connection.call(request(topics=[by_name, by_both], timeout_ms=30_000), 6, m.DeleteTopicsResponse)
+    found = {each.error_message: Error(each.error_code) for each in answer.responses}
+    assert found == {None: Error.NONE, "You may not specify both topic name and topic id.": Error.INVALID_REQUEST}
+
+
+def test_settings_of_another_broker_are_refused_whatever_is_wrong_with_them(connection: Connection) -> None:
+    request = m.IncrementalAlterConfigsRequest
+    config = request.AlterableConfig(name="min.insync.replicas", config_operation=3, value="1")
+    resource = request.AlterConfigsResource(resource_type=4, resource_name="77", configs=[config])
+    answer = connection.call(request(resources=[resource]), 1, m.IncrementalAlterConfigsResponse)
+    assert (Error(answer.responses[0].error_code), answer.responses[0].error_message) == (
+        Error.INVALID_REQUEST,
+        "Unexpected broker id, expected 1, but received 77",
+    )

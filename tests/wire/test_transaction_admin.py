@@ -18,7 +18,9 @@ from tests.wire.transactions import (
     Described,
     Producer,
     abort_for_next,
+    add_partitions_request,
     await_end,
+    describe,
     describe_all,
     init,
     init_request,
@@ -175,6 +177,36 @@ def test_a_marker_of_no_producer_is_refused(group_connection: Connection, group_
     refused = write_markers(group_connection, nobody, {group_topic.name: [0]})
     assert refused == {(group_topic.name, 0): Error.UNKNOWN_SERVER_ERROR}
     assert read(group_connection, group_topic, READ_COMMITTED) == ([], [], 0, 0, [])
+
+
+def test_a_marker_of_a_transaction_version_that_cannot_be_is_refused(
+    group_connection: Connection, group_topic: Topic, producer: Producer
+) -> None:
+    here = {group_topic.name: [0]}
+    refused = write_markers(group_connection, producer, here, transaction_version=-1, version=2)
+    assert refused == {(group_topic.name, 0): Error.UNKNOWN_SERVER_ERROR}
+
+
+def test_a_marker_for_no_partition_is_not_answered_for(group_connection: Connection, producer: Producer) -> None:
+    request = m.WriteTxnMarkersRequest
+    marker = request.WritableTxnMarker(producer_id=producer.id, producer_epoch=producer.epoch)
+    assert group_connection.call(request(markers=[marker]), 2, m.WriteTxnMarkersResponse).markers == []
+
+
+def test_a_transaction_that_is_named_twice_is_asked_about_with_its_last_partitions(
+    group_connection: Connection, group_topic: Topic, producer: Producer
+) -> None:
+    request = add_partitions_request(producer, {group_topic.name: [0]}, 5)
+    request.transactions += add_partitions_request(producer, {"no-such-topic": [0]}, 5).transactions
+    answer = group_connection.call(request, 5, m.AddPartitionsToTxnResponse)
+    found = [
+        (topic.name, Error(each.partition_error_code))
+        for result in answer.results_by_transaction
+        for topic in result.topic_results
+        for each in topic.results_by_partition
+    ]
+    assert found == [("no-such-topic", Error.UNKNOWN_TOPIC_OR_PARTITION)] * 2
+    assert describe(group_connection, producer.transactional_id).state == "Empty"
 
 
 def test_a_marker_of_an_older_epoch_or_an_older_coordinator_is_refused(

@@ -58,7 +58,7 @@ def delete_topics(state: ControllerState, request: m.DeleteTopicsRequest, contex
         raise KafkaError(Error.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
     results: list[m.DeleteTopicsResponse.DeletableTopicResult] = []
     names, ids = _named_topics(request, results)
-    supplied = {topic.topic_id for topic in request.topics}
+    supplied = {topic.topic_id for topic in request.topics if topic.name is None}
     doomed: dict[Uuid, str] = {}
     for topic_id in ids:
         topic = state.topic_by_id(topic_id)

@@ -216,6 +216,7 @@ def refuse_changing(environment: AdminEnvironment, resource: Changes) -> None:
         return
     require_known_type(resource.resource_type)
     if resource.resource_type == ResourceType.BROKER:
+        require_this_broker(environment, resource.resource_name)
         settings = dict(environment.metadata.image.configs.of_broker(resource.resource_name))
         for entry in resource.configs:
             apply_operation(settings, entry)
@@ -289,15 +290,19 @@ def current_list(settings: dict[str, str], name: str, operation: ConfigOperation
     return settings.get(name, format_value(setting.default)) or ""
 
 
+def require_this_broker(environment: AdminEnvironment, name: str) -> None:
+    if name != CLUSTER_DEFAULT and node_id_of("Node", name) != environment.node_id:
+        raise KafkaError(
+            Error.INVALID_REQUEST, f"Unexpected broker id, expected {environment.node_id}, but received {name}"
+        )
+
+
 def check_broker_settings(environment: AdminEnvironment, name: str, settings: dict[str, str]) -> None:
     """Refuses settings that are meant for another broker, or that this one could not apply."""
     scope = ConfigSource.DYNAMIC_DEFAULT_BROKER
+    require_this_broker(environment, name)
     if name != CLUSTER_DEFAULT:
         scope = ConfigSource.DYNAMIC_BROKER
-        if node_id_of("Node", name) != environment.node_id:
-            raise KafkaError(
-                Error.INVALID_REQUEST, f"Unexpected broker id, expected {environment.node_id}, but received {name}"
-            )
     try:
         validate_broker_overrides(settings, scope, environment.settings.config)
     except ConfigError as error:

@@ -43,7 +43,7 @@ _MESSAGES: Mapping[Error, str] = {
     Error.INVALID_REQUEST: message_of(Error.INVALID_REQUEST),
 }
 """The error message of answers before v4, which is there even if there is no error. Later answers have the last one
-only."""
+only, for a type of key that does not exist."""
 
 
 class KeyType(IntEnum):
@@ -85,16 +85,18 @@ def find_coordinator(
         )
     return m.FindCoordinatorResponse(
         coordinators=[
-            as_coordinator(key, find(environment, request.key_type, key, caller)) for key in request.coordinator_keys
+            as_coordinator(key, request.key_type, find(environment, request.key_type, key, caller))
+            for key in request.coordinator_keys
         ]
     )
 
 
-def as_coordinator(key: str, found: Found) -> m.FindCoordinatorResponse.Coordinator:
+def as_coordinator(key: str, key_type: int, found: Found) -> m.FindCoordinatorResponse.Coordinator:
+    is_unknown_type = found.error is Error.INVALID_REQUEST and key_type != KeyType.SHARE
     return m.FindCoordinatorResponse.Coordinator(
         key=key,
         error_code=found.error,
-        error_message=_MESSAGES[found.error] if found.error is Error.INVALID_REQUEST else "",
+        error_message=_MESSAGES[found.error] if is_unknown_type else "",
         node_id=found.node_id,
         host=found.host,
         port=found.port,

@@ -10,9 +10,12 @@ from barnabas.metadata.topic_names import check_topic_name
 from barnabas.net.large_requests import Cut
 from barnabas.protocol import messages as m
 from barnabas.protocol.api import ApiKey
-from barnabas.protocol.errors import KafkaError
+from barnabas.protocol.error_messages import message_of
+from barnabas.protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from barnabas.log.producers.producer_state import ProducerEntry
     from barnabas.net.dispatch import Caller
     from barnabas.replication.replica_manager import ReplicaManager
@@ -29,12 +32,18 @@ def describe_producers(
     request: m.DescribeProducersRequest,
     caller: Caller,  # noqa: ARG001 (every handler takes it)
 ) -> m.DescribeProducersResponse:
+    topics = environment.metadata.image.topics
+
+    def exists(name: str) -> bool:
+        return topics.get(name) is not None
+
     return m.DescribeProducersResponse(
         topics=[
             m.DescribeProducersResponse.TopicResponse(
                 name=topic.name,
                 partitions=[
-                    answer_partition(environment.replicas, topic.name, index) for index in topic.partition_indexes
+                    answer_partition(environment.replicas, exists, topic.name, index)
+                    for index in topic.partition_indexes
                 ],
             )
             for topic in request.topics
@@ -42,13 +51,19 @@ def describe_producers(
     )
 
 
-def answer_partition(replicas: ReplicaManager, topic: str, index: int) -> m.DescribeProducersResponse.PartitionResponse:
+def answer_partition(
+    replicas: ReplicaManager, exists: Callable[[str], bool], topic: str, index: int
+) -> m.DescribeProducersResponse.PartitionResponse:
     try:
         check_topic_name(topic)
         producers = replicas.find_by_name(topic.encode(), index).log.active_producers
     except KafkaError as refused:
+        # As with Kafka, only what is wrong with the topic itself is told in words.
+        message: str | None = refused.message
+        if refused.error is not Error.INVALID_TOPIC_EXCEPTION:
+            message = None if exists(topic) else message_of(refused.error)
         return m.DescribeProducersResponse.PartitionResponse(
-            partition_index=index, error_code=refused.error, error_message=refused.message
+            partition_index=index, error_code=refused.error, error_message=message
         )
     return m.DescribeProducersResponse.PartitionResponse(
         partition_index=index,

@@ -110,7 +110,8 @@ async def write_txn_markers(
         outcomes = await asyncio.gather(*writing)
     by_producer: dict[int, Errors] = {}
     for (wanted, _), errors in zip(asked, outcomes, strict=True):
-        by_producer.setdefault(wanted.producer_id, {}).update(errors)
+        if errors:
+            by_producer.setdefault(wanted.producer_id, {}).update(errors)
     return m.WriteTxnMarkersResponse(
         markers=[as_result(producer_id, errors) for producer_id, errors in by_producer.items()]
     )
@@ -127,6 +128,9 @@ def start_marker(
         transaction_version=wanted.transaction_version,
     )
     done: asyncio.Future[Errors] = asyncio.get_running_loop().create_future()
+    if wanted.transaction_version < 0:
+        done.set_result(dict.fromkeys(partitions, Error.UNKNOWN_SERVER_ERROR))
+        return done
 
     def on_done(errors: Errors) -> None:
         if not done.done():

@@ -62,7 +62,10 @@ async def add_partitions_to_txn(
         errors = await add_or_verify(environment, asked, version)
         (result,) = answer(asked.transactional_id, errors).results_by_transaction
         return m.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results)
+    # As with Kafka, a transaction that is named more than once is asked about with what it was named with last.
+    topics_of = {asked.transactional_id: asked.topics for asked in request.transactions}
     for asked in request.transactions:
+        asked.topics = topics_of[asked.transactional_id]
         check_partition_count(asked.topics, lambda topic: topic.partitions)
     # All are begun before any is waited for: they are written together, and none waits for another's replicas.
     outcomes = await asyncio.gather(*(add_or_verify(environment, asked, version) for asked in request.transactions))
