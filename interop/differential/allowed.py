@@ -9,10 +9,11 @@ from __future__ import annotations
 import fnmatch
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from barnabas.protocol import messages as m
 from barnabas.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from barnabas.protocol.compiler.structs import Message
 
@@ -99,6 +100,8 @@ class Allowed(NamedTuple):
     kafkas: Any = ...
     where: Callable[[Any], bool] | None = None
     """Which requests it is about."""
+    after: Callable[[Any], bool] | None = None
+    """Which requests it follows from, in the sequence before."""
     ends: bool = False
     """Whether the two sides differ in what they keep from here on, so that what follows cannot be compared."""
 
@@ -161,6 +164,24 @@ def _lacks_records(request: Any) -> bool:
 def _has_members_without_subscription(request: Any) -> bool:
     """Whether a member says what it wants in bytes that are none of a subscription, or in none at all."""
     return any(bytes(each.metadata)[:2] != b"\0\0" for each in request.protocols)
+
+
+def _offers_no_name(request: Any) -> bool:
+    return any(not each.name for each in request.protocols)
+
+
+def _joins(request: Any) -> bool:
+    return isinstance(request, m.JoinGroupRequest)
+
+
+def _leaves(request: Any) -> bool:
+    if isinstance(request, m.ConsumerGroupHeartbeatRequest):
+        return bool(request.member_epoch < 0)
+    return isinstance(request, m.LeaveGroupRequest)
+
+
+def _writes_to_internal_topics(request: Any) -> bool:
+    return any(str(each.name).startswith("__") for each in request.topic_data)
 
 
 def _fetches_nothing(request: Any) -> bool:
@@ -277,8 +298,12 @@ ALLOWED: tuple[Allowed, ...] = (
         ends=True,
     ),
     *(
-        Allowed(path, "a join that is refused leaves no group behind", ours, kafkas, ends=True)
+        Allowed(path, "a join that is refused leaves no group behind", ours, kafkas, after=_joins, ends=True)
         for path, ours, kafkas in (
+            ("ListGroups.groups", ..., ...),
+            ("OffsetCommit.topics.partitions.error_code", 69, 25),
+            ("OffsetDelete.error_code", 69, 0),
+            ("OffsetDelete.topics", [], ...),
             ("DeleteGroups.results.error_code", 69, 0),
             ("DescribeGroups.groups.group_state", "Dead", "Empty"),
             ("DescribeGroups.groups.error_code", 69, 0),
@@ -286,6 +311,17 @@ ALLOWED: tuple[Allowed, ...] = (
             ("DescribeGroups.groups.authorized_operations", -(2**31), ...),
         )
     ),
+    *(
+        Allowed(path, "a group that members leave is assigned without a heartbeat", after=_leaves, ends=True)
+        for path in (
+            "ConsumerGroupDescribe.groups.group_state",
+            "ConsumerGroupDescribe.groups.assignment_epoch",
+            "ConsumerGroupDescribe.groups.members.*assignment*",
+            "ConsumerGroupHeartbeat.assignment*",
+            "ListGroups.groups*",
+        )
+    ),
+    Allowed("JoinGroup.protocol_name", "a protocol without a name has no name", "", None, where=_offers_no_name),
     Allowed(
         "AddPartitionsToTxn",
         "a request for no transaction is answered",
@@ -375,6 +411,13 @@ ALLOWED: tuple[Allowed, ...] = (
         where=_has_broken_records,
         ends=True,
     ),
+    Allowed(
+        "Produce*",
+        "nobody writes to the coordinators' topics, whatever it is",
+        17,
+        87,
+        where=_writes_to_internal_topics,
+    ),
     Allowed("Produce", "a partition without records is refused", kafkas="no answer", where=_lacks_records, ends=True),
     Allowed(
         "Produce*",
@@ -391,13 +434,14 @@ ALLOWED: tuple[Allowed, ...] = (
 )
 
 
-def allowance(path: str, ours: Any, kafkas: Any, request: Message) -> Allowed | None:
+def allowance(path: str, ours: Any, kafkas: Any, request: Message, earlier: Sequence[Message] = ()) -> Allowed | None:
     for each in ALLOWED:
         if (
             fnmatch.fnmatchcase(path, each.path)
             and each.ours in (..., ours)
             and each.kafkas in (..., kafkas)
             and (each.where is None or each.where(request))
+            and (each.after is None or any(each.after(one) for one in earlier))
         ):
             return each
     return None

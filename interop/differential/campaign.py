@@ -20,6 +20,7 @@ from interop.differential.sequences import LISTED, SERVED, sequences
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from barnabas.protocol.compiler.structs import Message
     from interop.differential.references import Step
     from interop.differential.running import Exchange, Pair
     from interop.differential.sides import Side
@@ -70,16 +71,20 @@ def differences(pair: Pair, steps: list[Step], tally: Tally, keep: Callable[[Exc
     """The differences in the first answer of a sequence that has any."""
     found: list[Difference] = []
     canons: list[Canon] = []
+    earlier: list[Message] = []
 
     def seen(exchange: Exchange) -> bool:
         if not canons:
             canons.extend(_canon(side, pair.prefix) for side in pair.sides)
         keep(exchange)
         tally.sent[ApiKey(exchange.step.request.api_key or 0), exchange.step.version] += 1
-        compared = compare(exchange, (canons[0], canons[1]))
+        compared = compare(exchange, (canons[0], canons[1]), earlier)
+        earlier.append(exchange.asked[0].request)
         tally.allowed.update(each.reason for each in compared.allowed)
         found.extend(compared.differences)
-        return not compared.differences and not any(each.ends for each in compared.allowed)
+        ours, kafkas = (answer.message is None for answer in exchange.answers)
+        # A connection on which one side has not answered is of no more use.
+        return ours == kafkas and not compared.differences and not any(each.ends for each in compared.allowed)
 
     pair.run(steps, seen)
     return found

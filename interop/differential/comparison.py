@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from interop.differential.allowed import Allowed, allowance
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from barnabas.protocol.compiler.structs import Message
     from interop.differential.canonical import Canon, Tree
     from interop.differential.running import Exchange
     from interop.differential.sides import Answer
@@ -35,13 +36,14 @@ class Found(NamedTuple):
     allowed: list[Allowed]
 
 
-def compare(exchange: Exchange, canons: tuple[Canon, Canon]) -> Found:
+def compare(exchange: Exchange, canons: tuple[Canon, Canon], earlier: Sequence[Message] = ()) -> Found:
+    """`earlier` are the requests of the sequence before this one."""
     ours, kafkas = (shown(answer, canon) for answer, canon in zip(exchange.answers, canons, strict=True))
     found = Found([], [])
     api = type(exchange.step.request).__name__[: -len("Request")]
     for path, one, other in _differing(ours, kafkas, api):
         plain = _INDEX.sub("", path)
-        excuse = allowance(plain, one, other, exchange.asked[0].request)
+        excuse = allowance(plain, one, other, exchange.asked[0].request, earlier)
         if excuse is None:
             found.differences.append(Difference(exchange.number, path, one, other))
         else:

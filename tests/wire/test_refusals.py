@@ -398,3 +398,14 @@ def test_settings_of_another_broker_are_refused_whatever_is_wrong_with_them(conn
         Error.INVALID_REQUEST,
         "Unexpected broker id, expected 1, but received 77",
     )
+
+
+def test_the_answer_to_a_creation_has_settings_as_they_were_written(connection: Connection, topic: str) -> None:
+    new = creation(topic)
+    new.configs = [
+        m.CreateTopicsRequest.CreatableTopicConfig(name=name, value=value)
+        for name, value in (("preallocate", "TRUE"), ("retention.ms", " 5000 "))
+    ]
+    answer = connection.call(m.CreateTopicsRequest(topics=[new], timeout_ms=30_000), 7, m.CreateTopicsResponse)
+    configs = {each.name: each.value for each in answer.topics[0].configs or ()}
+    assert (configs["preallocate"], configs["retention.ms"]) == ("TRUE", " 5000 ")

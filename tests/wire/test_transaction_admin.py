@@ -182,9 +182,12 @@ def test_a_marker_of_no_producer_is_refused(group_connection: Connection, group_
 def test_a_marker_of_a_transaction_version_that_cannot_be_is_refused(
     group_connection: Connection, group_topic: Topic, producer: Producer
 ) -> None:
-    here = {group_topic.name: [0]}
-    refused = write_markers(group_connection, producer, here, transaction_version=-1, version=2)
-    assert refused == {(group_topic.name, 0): Error.UNKNOWN_SERVER_ERROR}
+    asked = {group_topic.name: [0, 77]}
+    refused = write_markers(group_connection, producer, asked, transaction_version=-1, version=2)
+    assert refused == {
+        (group_topic.name, 0): Error.UNKNOWN_SERVER_ERROR,
+        (group_topic.name, 77): Error.UNKNOWN_TOPIC_OR_PARTITION,
+    }
 
 
 def test_a_marker_for_no_partition_is_not_answered_for(group_connection: Connection, producer: Producer) -> None:

@@ -218,7 +218,8 @@ def _reported_configs(
     return [
         m.CreateTopicsResponse.CreatableTopicConfigs(
             name=entry.name,
-            value=None if entry.is_sensitive else entry.value,
+            # What was asked for is told as it was written.
+            value=None if entry.is_sensitive else overrides.get(entry.name, entry.value),
             read_only=entry.is_read_only,
             config_source=entry.source,
             is_sensitive=entry.is_sensitive,

@@ -14,6 +14,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from barnabas.broker.api.environments import TransactionEnvironment
+from barnabas.broker.api.groups.offset_commit import has_partition
 from barnabas.broker.api.registry import handles
 from barnabas.broker.api.transactions.txn_partitions import check_partition_count
 from barnabas.log.append_batches import EndMarker
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from barnabas.broker.coordinators.transaction_coordinator import TransactionCoordinator
-    from barnabas.broker.coordinators.transaction_markers import MarkerWriter
     from barnabas.net.dispatch import Caller
     from barnabas.transactions.transaction import TopicPartition
 
@@ -106,7 +106,7 @@ async def write_txn_markers(
     else:
         timeout_ms = environment.settings.config.request_timeout_ms
         # All are written before any is waited for: replicas take them together.
-        writing = [start_marker(environment.markers, wanted, partitions, timeout_ms) for wanted, partitions in asked]
+        writing = [start_marker(environment, wanted, partitions, timeout_ms) for wanted, partitions in asked]
         outcomes = await asyncio.gather(*writing)
     by_producer: dict[int, Errors] = {}
     for (wanted, _), errors in zip(asked, outcomes, strict=True):
@@ -118,7 +118,7 @@ async def write_txn_markers(
 
 
 def start_marker(
-    markers: MarkerWriter, wanted: WantedMarker, partitions: list[TopicPartition], timeout_ms: int
+    environment: TransactionEnvironment, wanted: WantedMarker, partitions: list[TopicPartition], timeout_ms: int
 ) -> asyncio.Future[Errors]:
     marker = EndMarker(
         producer_id=wanted.producer_id,
@@ -129,14 +129,22 @@ def start_marker(
     )
     done: asyncio.Future[Errors] = asyncio.get_running_loop().create_future()
     if wanted.transaction_version < 0:
-        done.set_result(dict.fromkeys(partitions, Error.UNKNOWN_SERVER_ERROR))
+        topics = environment.metadata.image.topics
+        done.set_result(
+            {
+                (name, index): Error.UNKNOWN_SERVER_ERROR
+                if has_partition(topics.get(name), index)
+                else Error.UNKNOWN_TOPIC_OR_PARTITION
+                for name, index in partitions
+            }
+        )
         return done
 
     def on_done(errors: Errors) -> None:
         if not done.done():
             done.set_result(errors)
 
-    markers.write(marker, partitions, timeout_ms, on_done)
+    environment.markers.write(marker, partitions, timeout_ms, on_done)
     return done
 
 
