@@ -45,8 +45,11 @@ NOT_SERVED = frozenset(
 """APIs of which our ApiVersions says nothing (`docs/compatibility.md` has them by name), and those for metrics of
 clients, which each side lists where somebody receives them."""
 
-OF_ONE_SIDE = frozenset({"barnabas.client.telemetry.dir"})
-"""Settings that only one of the nodes was given, so that it answers questions which the other answers anyway."""
+OF_ONE_SIDE = frozenset(
+    {"barnabas.client.telemetry.dir", "advertised.listeners", "controller.quorum.bootstrap.servers", "listeners"}
+)
+"""Settings that the nodes were given differently: their ports, and what has ours answer questions about metrics, which
+Kafka's answers anyway."""
 
 EMPTY_SAYS_NOTHING = frozenset(
     {
@@ -199,6 +202,7 @@ def _fetches_twice(request: Any) -> bool:
 def _reads_internal_topics(request: Any) -> bool:
     names = [each.topic for each in request.topics] if hasattr(request, "session_id") else []
     names += [each.name for each in request.topics if hasattr(each, "name")]
+    names += [each.topic for each in request.topics if hasattr(each, "topic")]
     return any(str(name).startswith("__") for name in names)
 
 
@@ -216,11 +220,31 @@ def _names_no_transaction(request: Any) -> bool:
 
 
 def _marks_twice(request: Any) -> bool:
-    """Whether a partition is to get two markers."""
+    """Whether a partition is to get two markers, or a producer is named twice."""
     named = [
         (topic.name, index) for each in request.markers for topic in each.topics for index in topic.partition_indexes
     ]
-    return len(named) != len({*named})
+    producers = [each.producer_id for each in request.markers]
+    return len(named) != len({*named}) or len(producers) != len({*producers})
+
+
+def _fetches_without_name(request: Any) -> bool:
+    return any(not each.topic and each.topic_id == ZERO_UUID for each in request.topics)
+
+
+def _names_a_protocol_twice(request: Any) -> bool:
+    if not isinstance(request, m.JoinGroupRequest):
+        return False
+    names = [each.name for each in request.protocols]
+    return len(names) != len({*names})
+
+
+def _gives_no_time_to_rebalance(request: Any) -> bool:
+    return isinstance(request, m.JoinGroupRequest) and request.rebalance_timeout_ms < 0
+
+
+def _subscribes_by_pattern(request: Any) -> bool:
+    return isinstance(request, m.ConsumerGroupHeartbeatRequest) and bool(request.subscribed_topic_regex)
 
 
 def _has_several_settings(request: Any) -> bool:
@@ -359,7 +383,7 @@ ALLOWED: tuple[Allowed, ...] = (
         where=_has_several_limits,
     ),
     Allowed(
-        "DescribeTopicPartitions.topics*",
+        "DescribeTopicPartitions*",
         "a topic without a name is an invalid topic",
         where=_names_a_topic_without_name,
     ),
@@ -387,7 +411,24 @@ ALLOWED: tuple[Allowed, ...] = (
         where=_is_of_another_replica,
     ),
     Allowed("Fetch*", "each side has its own coordinators' records", where=_reads_internal_topics),
-    Allowed("ListOffsets*", "each side has its own coordinators' records", where=_reads_internal_topics),
+    Allowed("Fetch*", "a topic with neither name nor id fails Kafka", where=_fetches_without_name, ends=True),
+    *(
+        Allowed(path, "each side has its own coordinators' records", where=_reads_internal_topics)
+        for path in ("ListOffsets*", "OffsetForLeaderEpoch*", "DescribeProducers*")
+    ),
+    *(
+        Allowed("JoinGroup*", reason, after=after, ends=True)
+        for reason, after in (
+            ("a protocol that is named twice counts once", _names_a_protocol_twice),
+            ("a member that has no time to rebalance stays for its session", _gives_no_time_to_rebalance),
+        )
+    ),
+    Allowed(
+        "ConsumerGroup*epoch",
+        "patterns are looked up in each side's own time",
+        after=_subscribes_by_pattern,
+        ends=True,
+    ),
     Allowed(
         "WriteTxnMarkers*",
         "markers of no producer are refused before any is written",

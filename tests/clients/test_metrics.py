@@ -68,6 +68,7 @@ def test_what_is_written_and_read_is_counted_by_topic(watched: Watched, library:
     assert watched.value(f"{TOPICS}bytesout_total", topic=topic) >= 20_000
     assert watched.value("kafka_log_log_logendoffset", topic=topic, partition="0") == 20
     assert watched.value("kafka_log_log_size", topic=topic, partition="0") > 20_000
+    assert "kafka_log_logcleanermanager_uncleanable_partitions_count" in {name for name, _ in watched.samples()}
 
 
 def test_requests_are_counted_by_version_and_timed_by_phase(

@@ -84,11 +84,11 @@ def cleaner_families(cleaner: LogCleaner, store: LogStore, loop_now_s: float) ->
             round(1000 * max(loop_now_s - figures.looked_s, 0.0)),
         )
     counts = Family(f"{CLEANER_MANAGER}uncleanable_partitions_count", GAUGE, "logs that are not compacted any more")
-    sizes = Family(f"{CLEANER_MANAGER}uncleanable_bytes", GAUGE, "bytes of the logs that are not compacted any more")
+    sizes = Family(f"{CLEANER_MANAGER}uncleanable_bytes", GAUGE, "bytes of such logs, without their active segments")
     uncleanable = [(store.folder_of(log), log) for log in list(cleaner.uncleanable)]
     for each in store.online:
         logs = [log for folder, log in uncleanable if folder is each.data_dir]
         counts.add(len(logs), logDirectory=each.data_dir.path)
-        sizes.add(sum(log.size_bytes for log in logs), logDirectory=each.data_dir.path)
+        sizes.add(sum(log.size_bytes - log.segments.active.size for log in logs), logDirectory=each.data_dir.path)
     yield counts
     yield sizes
