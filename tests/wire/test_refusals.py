@@ -389,6 +389,17 @@ def test_a_topic_that_is_named_with_its_id_costs_only_that_entry(connection: Con
     assert found == {None: Error.NONE, "You may not specify both topic name and topic id.": Error.INVALID_REQUEST}
 
 
+def test_a_setting_with_neither_name_nor_value_is_refused_for_its_value(
+    connection: Connection, wire_topic: Topic
+) -> None:
+    request = m.IncrementalAlterConfigsRequest
+    config = request.AlterableConfig(name="", config_operation=0, value=None)
+    resource = request.AlterConfigsResource(resource_type=2, resource_name=wire_topic.name, configs=[config])
+    (answer,) = connection.call(request(resources=[resource]), 1, m.IncrementalAlterConfigsResponse).responses
+    assert Error(answer.error_code) is Error.INVALID_REQUEST
+    assert answer.error_message == "Null value not supported for : "
+
+
 def test_settings_of_another_broker_are_refused_whatever_is_wrong_with_them(connection: Connection) -> None:
     request = m.IncrementalAlterConfigsRequest
     config = request.AlterableConfig(name="min.insync.replicas", config_operation=3, value="1")

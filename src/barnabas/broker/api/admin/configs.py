@@ -255,8 +255,8 @@ def require_single_keys(names: Iterable[str]) -> None:
 
 
 def require_values(names_without: Iterable[str]) -> None:
-    if names := ", ".join(names_without):
-        raise KafkaError(Error.INVALID_REQUEST, f"Null value not supported for : {names}")
+    if names := [*names_without]:
+        raise KafkaError(Error.INVALID_REQUEST, f"Null value not supported for : {', '.join(names)}")
 
 
 def require_known_type(resource_type: int) -> None:
