@@ -47,7 +47,7 @@ demo: java
 	@$(BIN)/python -m examples.demo
 
 test: java lint
-	@$(BIN)/python -m pytest --numprocesses 3 --no-loadscope-reorder -m "not kafka"
+	@$(BIN)/python -m pytest --numprocesses 4 --no-loadscope-reorder -m "not kafka"
 
 lint: setup
 	@$(BIN)/ruff check .
