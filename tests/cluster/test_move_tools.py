@@ -256,7 +256,7 @@ def test_a_plan_for_a_broker_that_is_gone_says_so_when_its_throttles_cannot_be_t
 ) -> None:
     create_replicated(cluster, topic, assignment=[[1, 2, 3]])
     hasty = tmp_path / "hasty.properties"
-    hasty.write_text("default.api.timeout.ms=500\n")
+    hasty.write_text("default.api.timeout.ms=500\nrequest.timeout.ms=400\n")
     file = written(plan(topic, [9]))
     done = moves("--verify", "--reassignment-json-file", file, "--command-config", str(hasty))
     assert (done.code, done.lines[-1]) == (

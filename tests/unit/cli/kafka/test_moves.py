@@ -41,7 +41,7 @@ def test_a_plan_is_printed_as_it_is_read() -> None:
                 "(`StreamReadFeature.INCLUDE_SOURCE_IN_LOCATION` disabled); line: 1, column: 1])"
             ),
         ),
-        ("", "Expected JSON object, received "),
+        (" \n", "Expected JSON object, received "),
         ('{"partitions":[{"topic":"a","partition":0}]}', "No such field exists: `replicas`"),
         (
             '{"partitions":[{"topic":"a","partition":0,"replicas":7}]}',
