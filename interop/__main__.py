@@ -14,11 +14,22 @@ from interop import toolchains
 
 HERE = Path(__file__).parent
 TIMEOUT_S = 300
+IMPORTED_BEFORE = "ignore:Module already imported so cannot be rewritten:pytest.PytestAssertRewriteWarning"
+"""What sets up the toolchains has imported the package whose plugin pytest then finds."""
 
 
 def main(arguments: list[str]) -> int:
     missing = [line for line in map(_prepare, toolchains.TOOLCHAINS) if line is not None]
-    options = [str(HERE), "--verbose", "--verbose", "--tb=short", "--no-header", f"--timeout={TIMEOUT_S}"]
+    options = [
+        str(HERE),
+        "--verbose",
+        "--verbose",
+        "--tb=short",
+        "--no-header",
+        f"--timeout={TIMEOUT_S}",
+        "-W",
+        IMPORTED_BEFORE,
+    ]
     code = pytest.main([*options, *arguments])
     for line in missing:
         print(line)
