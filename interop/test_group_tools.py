@@ -13,6 +13,8 @@ import pytest
 from tests.clients.adapter import MemberOptions, Message
 from tests.clients.members import Member, receive
 from tests.clients.with_confluent import ConfluentClient, ConfluentGroupConsumer, member_config
+from tests.wire.connection import Connection
+from tests.wire.groups import await_coordinator
 
 from interop.kafka_tools import table
 
@@ -45,12 +47,15 @@ def client(peer: Peer) -> ConfluentClient:
 
 
 @pytest.fixture
-def read_topic(client: ConfluentClient, topic: str, group: str) -> ReadTopic:
+def read_topic(peer: Peer, client: ConfluentClient, topic: str, group: str) -> ReadTopic:
     client.create_topic(topic, partitions=PARTITIONS)
     start = datetime.now(UTC) - AGE
     times = [int((start + i * SPACING).timestamp() * 1000) for i in range(RECORDS)]
     for partition in range(PARTITIONS):
         client.produce(topic, [Message(b"value", timestamp_ms=each) for each in times], partition=partition)
+    # librdkafka looks three times for the coordinator, and then for ever: while its topic is made that is too few.
+    with Connection(peer.port) as connection:
+        await_coordinator(connection, group)
     client.alter_offsets(group, {(topic, partition): PLACE for partition in range(PARTITIONS)})
     return ReadTopic(topic, group, start)
 

@@ -7,7 +7,7 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 from barnabas.cli.kafka.cluster_access import cluster_at, is_unreachable, read_properties_file
-from barnabas.cli.kafka.java_exceptions import exception_name
+from barnabas.cli.kafka.java.java_exceptions import exception_name
 from barnabas.cli.kafka.tool import ToolError
 from barnabas.client.client_settings import ClientSettings
 from barnabas.net.frames import UnsupportedVersionError

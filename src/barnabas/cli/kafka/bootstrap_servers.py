@@ -6,7 +6,7 @@ import re
 import socket
 from typing import Final
 
-from barnabas.cli.kafka.java_log import log_warning
+from barnabas.cli.kafka.java.java_log import log_warning
 from barnabas.cli.kafka.tool import ToolError, ToolUsageError
 
 _SERVER: Final = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>\d+)")

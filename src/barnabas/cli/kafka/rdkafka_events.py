@@ -6,7 +6,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Final
 
-from barnabas.cli.kafka.java_log import NETWORK_CLIENT, log_error, log_warning
+from barnabas.cli.kafka.java.java_log import NETWORK_CLIENT, log_error, log_warning
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.cli.kafka.java_exceptions import exception_name
+from barnabas.cli.kafka.java.java_exceptions import exception_name
 from barnabas.protocol.errors import Error
 
 PACKAGE = "org.apache.kafka.common.errors."

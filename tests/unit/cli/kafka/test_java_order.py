@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from barnabas.cli.kafka.java_order import in_hash_order, int_hash, partition_hash, string_hash
+from barnabas.cli.kafka.java.java_order import in_hash_order, int_hash, partition_hash, string_hash
 
 
 def test_hashes_are_javas() -> None:

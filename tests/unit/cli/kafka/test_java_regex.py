@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.cli.kafka.java_regex import RegexError, compile_regex, split
+from barnabas.cli.kafka.java.java_regex import RegexError, compile_regex, split
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.cli.kafka import java_json
-from barnabas.cli.kafka.java_ids import IdError, read_id
+from barnabas.cli.kafka.java import java_json
+from barnabas.cli.kafka.java.java_ids import IdError, read_id
 from barnabas.cli.kafka.partitions.partition_patterns import EVERY_PARTITION, read_partitions, read_rules
 from barnabas.cli.kafka.tool import ToolError
 from barnabas.protocol import uuids

@@ -9,7 +9,7 @@ from barnabas.cli.command_line import EXIT_OK
 from barnabas.cli.kafka.admin_access import check_names, properties_at, said_of
 from barnabas.cli.kafka.cluster_access import cluster_at, is_unreachable
 from barnabas.cli.kafka.flags import HELP, VERSION, Flag, Flags
-from barnabas.cli.kafka.java_order import in_hash_order, string_hash
+from barnabas.cli.kafka.java.java_order import in_hash_order, string_hash
 from barnabas.cli.kafka.older_flags import BROKER_LIST, todays_words
 from barnabas.cli.kafka.tool import ToolError, ToolUsageError, print_help, print_version
 from barnabas.client.admin.cluster_state import versions_of

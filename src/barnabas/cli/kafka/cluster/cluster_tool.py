@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.cli.command_line import EXIT_OK
 from barnabas.cli.kafka.admin_access import AskError, admin_at, asking_by_name, properties_at
-from barnabas.cli.kafka.java_order import in_hash_order, int_hash
+from barnabas.cli.kafka.java.java_order import in_hash_order, int_hash
 from barnabas.cli.kafka.subcommands import ToolParser, java_int
 from barnabas.cli.kafka.tool import EXIT_FAILED, ToolError
 from barnabas.client.admin.cluster_state import describe_cluster, unregister_broker

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.cli.kafka.cluster_access import read_properties_file
 from barnabas.cli.kafka.flags import read_int
-from barnabas.cli.kafka.java_ids import IdError, read_id
+from barnabas.cli.kafka.java.java_ids import IdError, read_id
 from barnabas.cli.kafka.tool import ToolError
 from barnabas.client.admin.cluster_state import QuorumListener
 from barnabas.config.listeners import PLAINTEXT, parse_listeners

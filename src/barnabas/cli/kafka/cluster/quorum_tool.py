@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from barnabas.cli.command_line import EXIT_OK
 from barnabas.cli.kafka.admin_access import admin_at, asking_by_name
 from barnabas.cli.kafka.cluster_access import read_properties_file
-from barnabas.cli.kafka.java_ids import IdError, read_id
-from barnabas.cli.kafka.java_tables import print_table
+from barnabas.cli.kafka.java.java_ids import IdError, read_id
+from barnabas.cli.kafka.java.java_tables import print_table
 from barnabas.cli.kafka.subcommands import ToolParser, java_int
 from barnabas.cli.kafka.tool import ToolError
 from barnabas.client.admin.cluster_state import add_voter, describe_cluster, describe_quorum, remove_voter

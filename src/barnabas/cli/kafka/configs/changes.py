@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from barnabas.cli.kafka.cluster_access import read_properties_file
-from barnabas.cli.kafka.java_order import in_hash_order, string_hash
+from barnabas.cli.kafka.java.java_order import in_hash_order, string_hash
 from barnabas.cli.kafka.tool import ToolError, ToolUsageError
 
 if TYPE_CHECKING:

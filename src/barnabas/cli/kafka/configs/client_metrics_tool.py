@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.cli.command_line import EXIT_OK
 from barnabas.cli.kafka.admin_access import admin_at, asking, properties_at
 from barnabas.cli.kafka.flags import HELP, VERSION, Flag, Flags, Given, read_int
-from barnabas.cli.kafka.java_order import in_hash_order, string_hash
+from barnabas.cli.kafka.java.java_order import in_hash_order, string_hash
 from barnabas.cli.kafka.older_flags import BROKER_LIST, todays_words
 from barnabas.cli.kafka.tool import ToolError, ToolUsageError, print_help, print_version
 from barnabas.client.admin.configs import CLIENT_METRICS, Resource, alter_configs, entries_of, list_resources

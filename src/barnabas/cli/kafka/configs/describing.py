@@ -18,8 +18,8 @@ from barnabas.cli.kafka.configs.entities import (
     Entities,
     singular,
 )
-from barnabas.cli.kafka.java_order import in_hash_order, in_scala_set_order, string_hash
-from barnabas.cli.kafka.java_values import double_text
+from barnabas.cli.kafka.java.java_order import in_hash_order, in_scala_set_order, string_hash
+from barnabas.cli.kafka.java.java_values import double_text
 from barnabas.cli.kafka.tool import ToolUsageError
 from barnabas.client.admin import configs, quotas
 from barnabas.client.admin.configs import ConfigEntry, Resource, entries_of, list_resources

@@ -13,8 +13,8 @@ from barnabas.cli.kafka.client_properties import merge_flag, merged_properties
 from barnabas.cli.kafka.console.formatters import DEFAULT, FormatError, UnknownFormatterError, formatter
 from barnabas.cli.kafka.console.stop_signals import noticing_signals
 from barnabas.cli.kafka.flags import HELP, VERSION, Flag, Flags, Given, read_long
-from barnabas.cli.kafka.java_log import log_error
-from barnabas.cli.kafka.java_regex import RegexError, compile_regex
+from barnabas.cli.kafka.java.java_log import log_error
+from barnabas.cli.kafka.java.java_regex import RegexError, compile_regex
 from barnabas.cli.kafka.older_flags import BROKER_LIST, todays_words
 from barnabas.cli.kafka.tool import EXIT_FAILED, ToolError, ToolUsageError, print_help, print_version
 
@@ -134,7 +134,7 @@ def consumer_properties(given: Given) -> tuple[dict[str, str], bool]:
     properties |= words
     groups = {each for each in (given.text("group"), in_file, words.get("group.id")) if each is not None}
     if len(groups) > 1:
-        from barnabas.cli.kafka.java_order import in_hash_order, string_hash
+        from barnabas.cli.kafka.java.java_order import in_hash_order, string_hash
 
         named = ", ".join(f"'{group}'" for group in in_hash_order(sorted(groups), string_hash))
         raise ToolUsageError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from barnabas.cli.kafka.java_values import double_text, float_text
+from barnabas.cli.kafka.java.java_values import double_text, float_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from barnabas.cli.kafka.console import coordinator_records
 from barnabas.cli.kafka.console.deserializers import DeserializationError, NoDeserializerError, deserializer
-from barnabas.cli.kafka.java_log import log_error
+from barnabas.cli.kafka.java.java_log import log_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

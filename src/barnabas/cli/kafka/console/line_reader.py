@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.cli.kafka.java_regex import RegexError, compile_regex, split
+from barnabas.cli.kafka.java.java_regex import RegexError, compile_regex, split
 
 if TYPE_CHECKING:
     import re

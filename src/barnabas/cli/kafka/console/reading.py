@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
-from barnabas.cli.kafka.java_exceptions import exception_name
-from barnabas.cli.kafka.java_log import METADATA, NETWORK_CLIENT, log_error, log_warning
-from barnabas.cli.kafka.java_times import TimeError, read_duration_ms
+from barnabas.cli.kafka.java.java_exceptions import exception_name
+from barnabas.cli.kafka.java.java_log import METADATA, NETWORK_CLIENT, log_error, log_warning
+from barnabas.cli.kafka.java.java_times import TimeError, read_duration_ms
 from barnabas.cli.kafka.rdkafka_events import reporter
 from barnabas.cli.kafka.rdkafka_properties import CONSUMER, config_error, rdkafka_settings
 from barnabas.cli.kafka.tool import ToolError

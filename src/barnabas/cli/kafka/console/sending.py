@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from barnabas.cli.kafka.java_exceptions import exception_name
-from barnabas.cli.kafka.java_log import METADATA, NETWORK_CLIENT, log_error, log_warning
+from barnabas.cli.kafka.java.java_exceptions import exception_name
+from barnabas.cli.kafka.java.java_log import METADATA, NETWORK_CLIENT, log_error, log_warning
 from barnabas.cli.kafka.rdkafka_events import reporter
 from barnabas.cli.kafka.rdkafka_properties import PRODUCER, rdkafka_settings
 from barnabas.cli.kafka.tool import ToolError

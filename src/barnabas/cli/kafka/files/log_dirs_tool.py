@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.cli.command_line import EXIT_OK
 from barnabas.cli.kafka.admin_access import admin_at, asking_by_name, properties_at
 from barnabas.cli.kafka.flags import HELP, VERSION, Flag, Flags, read_int
-from barnabas.cli.kafka.java_exceptions import exception_name
-from barnabas.cli.kafka.java_order import in_hash_order, int_hash, partition_hash, string_hash
+from barnabas.cli.kafka.java.java_exceptions import exception_name
+from barnabas.cli.kafka.java.java_order import in_hash_order, int_hash, partition_hash, string_hash
 from barnabas.cli.kafka.older_flags import todays_words
 from barnabas.cli.kafka.tool import ToolError, print_help, print_version
 

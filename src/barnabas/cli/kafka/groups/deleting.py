@@ -8,8 +8,8 @@ from barnabas.cli.kafka.admin_access import AskError, asking
 from barnabas.cli.kafka.groups.failures import print_error
 from barnabas.cli.kafka.groups.listing import NAME_WIDTH_MIN, group_names
 from barnabas.cli.kafka.groups.partitions import parse_topic_with_partitions
-from barnabas.cli.kafka.java_exceptions import exception_name
-from barnabas.cli.kafka.java_order import in_hash_order, string_hash
+from barnabas.cli.kafka.java.java_exceptions import exception_name
+from barnabas.cli.kafka.java.java_order import in_hash_order, string_hash
 from barnabas.client.admin import groups as admin
 from barnabas.client.admin.topics import describe_topics
 from barnabas.protocol.error_messages import message_of

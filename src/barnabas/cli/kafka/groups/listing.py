@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from barnabas.cli.kafka.groups.failures import asking_cluster, listing_failed
-from barnabas.cli.kafka.java_order import in_hash_order, string_hash
+from barnabas.cli.kafka.java.java_order import in_hash_order, string_hash
 from barnabas.cli.kafka.tool import ToolUsageError
 from barnabas.client.admin.groups import CLASSIC, CONSUMER, CONSUMER_PROTOCOL, GroupListing, list_groups
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.cli.kafka.flags import read_int
 from barnabas.cli.kafka.groups.failures import asking_cluster, bare, failed, nested
-from barnabas.cli.kafka.java_order import in_hash_order, string_hash
+from barnabas.cli.kafka.java.java_order import in_hash_order, string_hash
 from barnabas.cli.kafka.tool import ToolUsageError
 from barnabas.client.admin.topics import TopicState, describe_topics
 from barnabas.protocol.errors import KafkaError

@@ -9,8 +9,8 @@ from barnabas.cli.kafka.groups import reset_plans
 from barnabas.cli.kafka.groups.failures import asking_cluster, bare, failed, nested, print_error
 from barnabas.cli.kafka.groups.listing import NAME_WIDTH_MIN, STATES, group_names, known
 from barnabas.cli.kafka.groups.partitions import check_there, partitions_meant
-from barnabas.cli.kafka.java_order import in_hash_order, partition_hash, string_hash
-from barnabas.cli.kafka.java_times import INSTANT_MS_MAX, TimeError, read_datetime_ms, read_duration_ms
+from barnabas.cli.kafka.java.java_order import in_hash_order, partition_hash, string_hash
+from barnabas.cli.kafka.java.java_times import INSTANT_MS_MAX, TimeError, read_datetime_ms, read_duration_ms
 from barnabas.cli.kafka.tool import ToolUsageError, warn
 from barnabas.client.admin import group_resets
 from barnabas.client.admin.groups import (

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 
-from barnabas.cli.kafka.java_exceptions import exception_name
-from barnabas.cli.kafka.java_log import METADATA, NETWORK_CLIENT, log_error, log_warning
+from barnabas.cli.kafka.java.java_exceptions import exception_name
+from barnabas.cli.kafka.java.java_log import METADATA, NETWORK_CLIENT, log_error, log_warning
 from barnabas.protocol.error_messages import message_of
 from barnabas.protocol.errors import Error
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.cli.command_line import EXIT_OK
 from barnabas.cli.kafka.cluster_access import read_properties_file
 from barnabas.cli.kafka.flags import HELP, VERSION, Flag, FlagError, Flags, Given
-from barnabas.cli.kafka.java_values import double_text
+from barnabas.cli.kafka.java.java_values import double_text
 from barnabas.cli.kafka.loads.arguments import construction_failed
 from barnabas.cli.kafka.loads.java_format import fixed
 from barnabas.cli.kafka.tool import ToolError, ToolUsageError, print_help, print_version

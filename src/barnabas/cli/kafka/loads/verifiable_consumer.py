@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.cli.kafka.cluster_access import read_properties_file
-from barnabas.cli.kafka.java_order import in_hash_order, partition_hash
+from barnabas.cli.kafka.java.java_order import in_hash_order, partition_hash
 from barnabas.cli.kafka.loads.arguments import (
     an_integer,
     construction_failed,

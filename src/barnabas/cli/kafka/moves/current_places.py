@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.cli.kafka.java_exceptions import exception_name
-from barnabas.cli.kafka.java_order import in_hash_order, partition_hash
+from barnabas.cli.kafka.java.java_exceptions import exception_name
+from barnabas.cli.kafka.java.java_order import in_hash_order, partition_hash
 from barnabas.cli.kafka.moves.failures import asking_cluster, failed
 from barnabas.cli.kafka.moves.plans import name_of
 from barnabas.client.admin.replica_folders import Replica, find_replica_folders

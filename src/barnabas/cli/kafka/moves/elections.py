@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from barnabas.cli.kafka import java_json
 from barnabas.cli.kafka.admin_access import AskError, asking
-from barnabas.cli.kafka.java_exceptions import exception_name
-from barnabas.cli.kafka.java_order import in_hash_order, partition_hash
+from barnabas.cli.kafka.java import java_json
+from barnabas.cli.kafka.java.java_exceptions import exception_name
+from barnabas.cli.kafka.java.java_order import in_hash_order, partition_hash
 from barnabas.cli.kafka.tool import ToolError
 from barnabas.protocol.errors import Error
 

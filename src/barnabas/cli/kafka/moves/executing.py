@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.cli.kafka.java_order import in_hash_order, int_hash
+from barnabas.cli.kafka.java.java_order import in_hash_order, int_hash
 from barnabas.cli.kafka.moves.current_places import folders_of, places_of
 from barnabas.cli.kafka.moves.failures import asking_cluster, failed, terse
 from barnabas.cli.kafka.moves.plans import name_of, plan_json, read_plan, read_plan_to_execute

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Final
 
-from barnabas.cli.kafka.java_order import in_hash_order, partition_hash
+from barnabas.cli.kafka.java.java_order import in_hash_order, partition_hash
 from barnabas.cli.kafka.moves.current_places import folders_of, places_of_topics
 from barnabas.cli.kafka.moves.failures import asking_cluster, failed
 from barnabas.cli.kafka.moves.plans import plan_json, read_brokers, read_topics

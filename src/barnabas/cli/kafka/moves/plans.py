@@ -6,8 +6,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from barnabas.cli.kafka import java_json
-from barnabas.cli.kafka.java_order import in_hash_order, int_hash, partition_hash, string_hash
+from barnabas.cli.kafka.java import java_json
+from barnabas.cli.kafka.java.java_order import in_hash_order, int_hash, partition_hash, string_hash
 from barnabas.cli.kafka.moves.failures import failed
 from barnabas.cli.kafka.tool import ToolError
 from barnabas.client.admin.replica_folders import Replica

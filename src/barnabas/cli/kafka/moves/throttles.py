@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.cli.kafka.java_order import in_hash_order, int_hash
+from barnabas.cli.kafka.java.java_order import in_hash_order, int_hash
 from barnabas.cli.kafka.moves.failures import asking_cluster
 from barnabas.client.admin.configs import BROKER, TOPIC, Resource, alter_all_configs
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.cli.kafka.java_exceptions import exception_name
+from barnabas.cli.kafka.java.java_exceptions import exception_name
 from barnabas.cli.kafka.moves.failures import asking_cluster, failed
 from barnabas.cli.kafka.moves.plans import name_of, read_plan
 from barnabas.cli.kafka.moves.throttles import clear_limits

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from barnabas.cli.command_line import EXIT_OK
-from barnabas.cli.kafka import java_json
 from barnabas.cli.kafka.admin_access import admin_at, properties_at, said_of
 from barnabas.cli.kafka.flags import HELP, VERSION, Flag, Flags
-from barnabas.cli.kafka.java_order import in_hash_order, partition_hash
+from barnabas.cli.kafka.java import java_json
+from barnabas.cli.kafka.java.java_order import in_hash_order, partition_hash
 from barnabas.cli.kafka.older_flags import BROKER_LIST, todays_words
 from barnabas.cli.kafka.tool import ToolError, print_help, print_version
 from barnabas.protocol.errors import KafkaError

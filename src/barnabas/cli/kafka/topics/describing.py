@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from barnabas.cli.kafka.admin_access import asking
-from barnabas.cli.kafka.java_ids import IdError, read_id
-from barnabas.cli.kafka.java_order import in_hash_order, string_hash
+from barnabas.cli.kafka.java.java_ids import IdError, read_id
+from barnabas.cli.kafka.java.java_order import in_hash_order, string_hash
 from barnabas.cli.kafka.tool import ToolError
 from barnabas.client.admin.configs import TOPIC, ConfigEntry, Resource, describe_configs
 from barnabas.client.admin.reassignments import Reassignment, list_reassignments

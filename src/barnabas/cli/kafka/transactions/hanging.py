@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from barnabas.cli.kafka.java_order import in_hash_order
-from barnabas.cli.kafka.java_tables import print_table
+from barnabas.cli.kafka.java.java_order import in_hash_order
+from barnabas.cli.kafka.java.java_tables import print_table
 from barnabas.cli.kafka.tool import ToolError
 from barnabas.cli.kafka.transactions.failures import failing
 from barnabas.client.admin.topics import describe_topics, list_topics

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.cli.command_line import EXIT_OK
 from barnabas.cli.kafka.admin_access import admin_at, properties_at
-from barnabas.cli.kafka.java_order import in_hash_order, int_hash, partition_hash
-from barnabas.cli.kafka.java_tables import print_table
+from barnabas.cli.kafka.java.java_order import in_hash_order, int_hash, partition_hash
+from barnabas.cli.kafka.java.java_tables import print_table
 from barnabas.cli.kafka.subcommands import PrintVersion, ToolParser, java_int, java_long, java_short
 from barnabas.cli.kafka.tool import EXIT_FAILED, KAFKA_VERSION, ToolError
 from barnabas.cli.kafka.transactions.failures import failed, failing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.cli.kafka.java_order import in_hash_order, string_hash
+from barnabas.cli.kafka.java.java_order import in_hash_order, string_hash
 from barnabas.cli.kafka.tool import warn
 
 if TYPE_CHECKING:

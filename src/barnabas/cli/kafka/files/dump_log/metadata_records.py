@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from barnabas.cli.kafka.files.dump_log.decoders import UnreadableRecordError
-from barnabas.cli.kafka.java_values import double_text
+from barnabas.cli.kafka.java.java_values import double_text
 from barnabas.protocol import messages as m
 from barnabas.protocol.codec import decode_prefix
 from barnabas.protocol.compiler.structs import message_class

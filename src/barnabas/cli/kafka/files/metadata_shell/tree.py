@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from barnabas.cli.kafka.cluster.feature_levels import ALL_NAMES
-from barnabas.cli.kafka.java_values import double_text
+from barnabas.cli.kafka.java.java_values import double_text
 from barnabas.cli.kafka.tool import KAFKA_VERSION
 from barnabas.metadata.image import RECOVERED, Endpoint, ResourceType
 from barnabas.protocol import uuids

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.cli.kafka.java_values import double_text
+from barnabas.cli.kafka.java.java_values import double_text
 from barnabas.cli.kafka.tool import ToolError
 
 if TYPE_CHECKING:
