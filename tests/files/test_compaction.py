@@ -84,8 +84,8 @@ class Writer:
         return Message(value, key, timestamp_ms=self._now_ms)
 
     def _send(self, *pairs: tuple[bytes, bytes | None], codec: Any = "none") -> None:
-        # It lingers until all are there: both brokers are to get the same batches.
-        options = ProducerOptions(codec=codec, idempotent=codec == "zstd", linger_ms=500)
+        # It lingers until it is flushed: both brokers are to get the same batches, however busy the machine is.
+        options = ProducerOptions(codec=codec, idempotent=codec == "zstd", linger_ms=20_000)
         self.client.produce(TOPIC, [self._message(*pair) for pair in pairs], options=options)
 
 
