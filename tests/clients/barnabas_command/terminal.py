@@ -34,7 +34,8 @@ class Terminal:
     ) -> None:
         self._master, slave = pty.openpty()
         self.resize(columns, rows)
-        settings = {**os.environ, "TERM": "xterm-256color", **(environment or {})}
+        inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+        settings = {**inherited, "TERM": "xterm-256color", **(environment or {})}
         command = ["setsid", "--ctty", sys.executable, "-m", "barnabas", *words]
         self._process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=settings)
         os.close(slave)
