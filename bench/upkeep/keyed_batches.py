@@ -26,6 +26,8 @@ KEY_DIGITS: Final = 10
 HEADER_BYTES: Final = 61
 CRC_AT: Final = 17
 CHECKED_FROM: Final = 21
+RECORD_OVERHEAD_MAX: Final = 16
+"""Lengths, attributes and deltas of a record, beside its key and value."""
 _DIGIT_VALUES: Final = 10 ** np.arange(KEY_DIGITS - 1, -1, -1, dtype=np.int64)
 
 
@@ -36,10 +38,11 @@ class KeyedLoad:
     record_bytes: int
     """Of a value; a key has ten bytes more."""
     batch_bytes: int = 1 << 20
+    """At most: topics take no larger batches by default."""
 
     @property
     def records_per_batch(self) -> int:
-        return max(1, self.batch_bytes // (self.record_bytes + KEY_DIGITS))
+        return max(1, (self.batch_bytes - HEADER_BYTES) // (self.record_bytes + KEY_DIGITS + RECORD_OVERHEAD_MAX))
 
 
 def batches(load: KeyedLoad) -> Iterator[tuple[bytes, int]]:
