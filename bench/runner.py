@@ -154,7 +154,7 @@ class Runner(Generic[N]):
         """A node that is yet to be started, on a folder of its own. What it leaves there takes no space, but is removed
         at the end of the run only: for minutes after ten thousands of files were removed, ext4 makes new ones twenty
         times as slowly, and the next node would pay for that."""
-        folder = Path(tempfile.mkdtemp(dir=self._work_dir))
+        folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(dir=self._work_dir)))
         with side.make(folder / "data") as node:
             yield node
         for file in folder.rglob("*"):
