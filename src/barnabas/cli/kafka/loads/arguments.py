@@ -6,6 +6,7 @@ from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING
 
 from barnabas.cli.command_line import EXIT_OK
+from barnabas.cli.kafka.cluster_access import read_properties_file
 from barnabas.cli.kafka.flags import read_int, read_long
 from barnabas.cli.kafka.subcommands import ToolParser
 from barnabas.cli.kafka.tool import EXIT_FAILED, ToolError, ToolUsageError
@@ -52,6 +53,19 @@ def refuse(parser: ToolParser, message: str) -> ToolUsageError:
 
 def warn_of_older_name(old: str, new: str) -> None:
     print(f"Option {old} has been deprecated and will be removed in a future version. Use {new} instead.")
+
+
+def properties_given(parser: ToolParser, older: str, older_path: str | None, path: str | None) -> dict[str, str]:
+    """The properties in the file of `--command-config`, or of the flag that it was before."""
+    if older_path is not None and path is not None:
+        raise refuse(parser, f"Options {older} and --command-config are mutually exclusive.")
+    if older_path is not None:
+        warn_of_older_name(older, "--command-config")
+    chosen = older_path or path
+    try:
+        return {} if chosen is None else read_properties_file(chosen)
+    except ToolError as failure:
+        raise refuse(parser, failure.message) from None
 
 
 def construction_failed(client: str, reason: str) -> ToolError:

@@ -8,15 +8,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.cli.kafka.cluster_access import read_properties_file
 from barnabas.cli.kafka.java.java_order import in_hash_order, partition_hash
 from barnabas.cli.kafka.loads.arguments import (
     an_integer,
     construction_failed,
     help_asked_for,
     parser_for,
-    refuse,
-    warn_of_older_name,
+    properties_given,
 )
 from barnabas.cli.kafka.loads.events import Ending, print_event, watching_for_the_end
 from barnabas.cli.kafka.tool import ToolError
@@ -74,15 +72,7 @@ def run(words: list[str]) -> int:
 
 
 def _properties(made: ToolParser, options: Namespace) -> dict[str, str]:
-    if options.consumer_config is not None and options.command_config is not None:
-        raise refuse(made, "Options --consumer.config and --command-config are mutually exclusive.")
-    if options.consumer_config is not None:
-        warn_of_older_name("--consumer.config", "--command-config")
-    path = options.consumer_config or options.command_config
-    try:
-        properties = {} if path is None else read_properties_file(path)
-    except ToolError as failure:
-        raise refuse(made, failure.message) from None
+    properties = properties_given(made, "--consumer.config", options.consumer_config, options.command_config)
     protocol = options.group_protocol.lower()
     if protocol not in PROTOCOLS:
         raise ToolError(

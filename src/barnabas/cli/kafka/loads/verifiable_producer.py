@@ -9,19 +9,16 @@ import time
 from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.cli.kafka.cluster_access import read_properties_file
 from barnabas.cli.kafka.loads.arguments import (
     a_long,
     an_integer,
     construction_failed,
     help_asked_for,
     parser_for,
-    refuse,
-    warn_of_older_name,
+    properties_given,
 )
 from barnabas.cli.kafka.loads.events import Ending, print_event, watching_for_the_end
 from barnabas.cli.kafka.loads.pace import Pace
-from barnabas.cli.kafka.tool import ToolError
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -68,21 +65,13 @@ def run(words: list[str]) -> int:
 
 
 def _properties(made: ToolParser, options: Namespace) -> dict[str, str]:
-    if options.producer_config is not None and options.command_config is not None:
-        raise refuse(made, "Options --producer.config and --command-config are mutually exclusive.")
-    if options.producer_config is not None:
-        warn_of_older_name("--producer.config", "--command-config")
-    path = options.producer_config or options.command_config
-    properties = {
+    given = properties_given(made, "--producer.config", options.producer_config, options.command_config)
+    return {
         "bootstrap.servers": options.bootstrap_server,
         "client.id": "producer-1",
         "acks": str(options.acks),
         "retries": "0",
-    }
-    try:
-        return properties | ({} if path is None else read_properties_file(path))
-    except ToolError as failure:
-        raise refuse(made, failure.message) from None
+    } | given
 
 
 class _Sender:
